@@ -1,0 +1,36 @@
+# Two commands on a fresh machine: `make demo` and `make test`. Each sets up .venv by itself.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test check bench clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.venv/base.stamp: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "dprotonet needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/dev.stamp: .venv/base.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: .venv/base.stamp ## train a DProtoNet on the built-in birds and look at its evidence
+	$(BIN)/dprotonet demo --out runs/demo
+
+test: .venv/dev.stamp ## all tests
+	$(BIN)/python -m pytest
+
+check: .venv/dev.stamp ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
+	@for script in benchmarks/*.py; do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
+
+clean: ## remove the environment and caches
+	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

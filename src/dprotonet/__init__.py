@@ -1,0 +1,1 @@
+"""DProtoNet: image classifiers that show their reasons."""

@@ -1,0 +1,54 @@
+"""What every data set gives: numbered samples, their classes, and a fingerprint of their content.
+
+A data set object is one split. Images come as uint8 already fitted to the square size of the network, so that
+localisation truth and image stay aligned; augmentation and normalisation come later (`transforms`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One image with all that is known of it."""
+
+    image: Tensor  # (3, H, W) uint8
+    label: int
+    name: str  # unique within the split, e.g. "train/robin/0007.jpg"
+    truth: Tensor | None = None  # (H, W) bool, localisation truth
+    parts: Mapping[str, Tensor] = field(default_factory=lambda: MappingProxyType({}))  # (H, W) bool each
+    deciding_part: str | None = None
+
+
+class ImageData(Protocol):
+    """One split of a data set."""
+
+    @property
+    def classes(self) -> Sequence[str]: ...
+    @property
+    def labels(self) -> Sequence[int]:
+        """The label of every sample, without opening an image."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever any image or its order would; keys caches."""
+        ...
+
+    def name(self, index: int) -> str: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Sample: ...
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The three splits of a data set, and the files that had to be skipped with the reason."""
+
+    train: ImageData
+    val: ImageData
+    test: ImageData
+    skipped: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
