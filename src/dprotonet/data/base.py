@@ -6,7 +6,6 @@ localisation truth and image stay aligned; augmentation and normalisation come l
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Protocol
 
 from torch import Tensor
@@ -20,7 +19,7 @@ class Sample:
     label: int
     name: str  # unique within the split, e.g. "train/robin/0007.jpg"
     truth: Tensor | None = None  # (H, W) bool, localisation truth
-    parts: Mapping[str, Tensor] = field(default_factory=lambda: MappingProxyType({}))  # (H, W) bool each
+    parts: Mapping[str, Tensor] = field(default_factory=dict)  # (H, W) bool each
     deciding_part: str | None = None
 
 
@@ -51,4 +50,4 @@ class Splits:
     train: ImageData
     val: ImageData
     test: ImageData
-    skipped: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    skipped: Mapping[str, str] = field(default_factory=dict)

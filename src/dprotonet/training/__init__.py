@@ -1,0 +1,1 @@
+"""Learning: phases as data, one engine on accelerate, push, frozen features, checkpoints (Algorithm 2)."""

@@ -1,0 +1,180 @@
+"""TOML ⇄ frozen dataclasses, strictly: an unknown key is an error that names the known ones.
+
+The numbers with a meaning live here as defaults, each with the place in the paper it comes from. Field names
+are unique over all sections, because the command line offers them without their section.
+"""
+
+import dataclasses
+import tomllib
+import typing
+from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from dprotonet.errors import UserError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which images."""
+
+    data: str = "birds"
+    """`birds` (built in) or `folder:PATH` with train/CLASS/* and test/CLASS/*."""
+    image_size: int = 224
+    """Side of the square the network sees (Section 4.3)."""
+    val_fraction: float = 0.1
+    """Share of the training images set aside for validation where the data has no split of its own."""
+    data_seed: int = 0
+    """Seed of the validation share, of the built-in birds and of augmentation."""
+    allow_leaks: bool = False
+    """Go on although the same image is in two splits."""
+    species: int = 12
+    """Number of built-in bird species, 2 to 200."""
+    train_per_species: int = 60
+    val_per_species: int = 15
+    test_per_species: int = 40
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """Encoder and inference (Sections 3.1, 3.2 and 4.3)."""
+
+    backbone: str = "timm:tf_efficientnet_lite0:packaged"
+    """`timm:NAME[:WEIGHTS]`, WEIGHTS being none, imagenet, packaged or a local file."""
+    channels: Literal[1, 3] = 3
+    """Colour or grey input."""
+    dimension: int = 512
+    """D₁, channels after the shaping net."""
+    regions: Literal["masks", "points", "patches"] = "masks"
+    mask_style: Literal["spatial", "uniform", "file"] = "spatial"
+    """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
+    masks: int = 720
+    """Number of unrestricted feature masks."""
+    mask_grid: int = 3
+    """Side of the random grid that a spatial mask is enlarged from."""
+    mask_seed: int = 0
+    mask_file: str = ""
+    """An .npy array (R, D or 1, h, w) in [0, 1]."""
+    patch: tuple[int, int] = (1, 1)
+    """Height and width of a patch, for `--regions patches`."""
+    prototypes_per_class: int = 10
+    similarity: Literal["log", "cosine"] = "log"
+    epsilon: float = 1e-12
+    """ε of Eq. (2)."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """Learning (Algorithm 2 and Section 4.3)."""
+
+    mode: Literal["joint", "frozen"] = "joint"
+    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops."""
+    seed: int = 0
+    epochs: int = 40
+    """Warm and joint epochs; rounded up to end at a push."""
+    warm_epochs: int = 5
+    push_every: int = 10
+    last_layer_epochs: int = 20
+    """Epochs of the head alone after each push."""
+    patience: int = 2
+    """Pushes without a better validation accuracy before training stops."""
+    batch_size: int = 60
+    push_images: int = 40
+    """M of multi-image prototype learning; 1 is the single-image push of earlier work."""
+    augmentations: int = 4
+    """Augmented views of each training image that frozen mode keeps."""
+    rate_backbone: float = 1e-4
+    rate_shaping: float = 3e-3
+    rate_prototypes: float = 3e-3
+    rate_head: float = 1e-4
+    cluster: float = 0.8
+    """λ₁ of Eq. (4)."""
+    separation: float = -0.08
+    """λ₂ of Eq. (4), the weight of the mean distance to foreign prototypes (see docs/fidelity.md)."""
+    foreign: float = 1e-4
+    """λ₃ of Eq. (4)."""
+    workers: int = 0
+    """Processes that read images ahead; they change the speed, never the result."""
+    mixed_precision: Literal["no", "fp16", "bf16"] = "no"
+    tensorboard: bool = False
+    """Write TensorBoard files into the run folder (needs the extra `tensorboard`)."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    data: DataConfig = field(default_factory=DataConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file."""
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; give the path of a TOML file")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from None
+
+
+def from_tables(kind: type[T], tables: dict[str, Any], *, where: str) -> T:
+    """Build a frozen dataclass from TOML tables; missing keys take their default, unknown ones are errors."""
+    known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(kind)
+    values = {}
+    for key, value in tables.items():
+        if key not in known:
+            raise UserError(_unknown_key(key, list(known), where))
+        values[key] = _typed(hints[key], value, f"{where}.{key}" if where else key)
+    return kind(**values)
+
+
+def to_tables(config: Any) -> dict[str, Any]:
+    """The TOML tables of a dataclass; tuples become lists."""
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in _plain(config).items()}
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    items = ((item.name, getattr(config, item.name)) for item in fields(config))
+    return {name: to_tables(value) if is_dataclass(value) else value for name, value in items}
+
+
+def _unknown_key(key: str, known: list[str], where: str) -> str:
+    close = get_close_matches(key, known, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"unknown key '{key}' in {where or 'the config'}; {hint}known keys: {', '.join(known)}"
+
+
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise UserError(f"{where} must be a table, not {value!r}")
+        return from_tables(typing.cast(type, hint), value, where=where)
+    if typing.get_origin(hint) is Literal:
+        if value not in typing.get_args(hint):
+            raise UserError(
+                f"{where} is {value!r}; choose one of {', '.join(map(str, typing.get_args(hint)))}"
+            )
+        return value
+    if typing.get_origin(hint) is tuple:
+        return _typed_tuple(typing.get_args(hint), value, where)
+    return _typed_scalar(hint, value, where)
+
+
+def _typed_tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(value, list) or len(value) != len(hints):
+        raise UserError(f"{where} must be a list of {len(hints)} values, not {value!r}")
+    return tuple(_typed_scalar(hint, item, where) for hint, item in zip(hints, value, strict=True))
+
+
+def _typed_scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is hint:
+        return value
+    raise UserError(f"{where} must be {hint.__name__}, not {value!r}")

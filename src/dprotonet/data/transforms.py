@@ -1,0 +1,198 @@
+"""From the uint8 image of a data set to the network's input: augmentation, normalisation, numbered views.
+
+Augmentation is that of Section 4.3, "rotated, perspectived, sheared, and distorted", made while training
+runs, not stored. Every view is a pure function of (seed, epoch, index), so neither the order of the batches
+nor the number of workers changes what the network sees. Which index comes when is the sampler's affair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import reduce
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate, pad
+from torch.utils.data import Dataset
+
+from dprotonet.compat import import_guarded
+from dprotonet.data.base import ImageData
+from dprotonet.errors import UserError
+
+_CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+_LUMA = (0.299, 0.587, 0.114)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random rotation, shear, perspective and elastic distortion in one warp; borders continue by reflection.
+
+    Unstated: the magnitudes. These are ProtoPNet's, which the paper builds on: rotation and shear in degrees
+    either way; perspective as in torchvision, the share of half the side within which corners wander, here
+    centred so that the picture does not shrink; distortion, the share of the side by which the nodes of a
+    coarse grid move.
+    Unstated: how they combine. Each is drawn on its own with the same probability.
+    Unstated: the horizontal flip, which ProtoPNet has and the paper does not mention; 0 turns it off.
+    """
+
+    rotation: float = 15.0
+    shear: float = 10.0
+    perspective: float = 0.2
+    distortion: float = 0.015
+    nodes: int = 10
+    probability: float = 0.8
+    flip: float = 0.5
+
+    def __post_init__(self) -> None:
+        if min(astuple(self)) < 0 or max(self.probability, self.flip) > 1:
+            raise UserError(f"{self}: nothing may be below 0, and probability and flip not above 1")
+        if self.nodes < 2 or self.perspective >= 1 or max(self.rotation, self.shear * 4) > 180:
+            raise UserError(f"{self}: nodes >= 2, perspective < 1, rotation <= 180, shear <= 45 are possible")
+
+    @property
+    def description(self) -> str:
+        """All parameters in words; keys caches."""
+        return repr(self)
+
+    def __call__(self, image: Tensor, *, seed: int, epoch: int, index: int) -> Tensor:
+        """Warp one image, (3, H, W) uint8 to the same; equal arguments give equal bytes."""
+        functional = import_guarded("torchvision.transforms.v2.functional")
+        random = np.random.default_rng(np.random.SeedSequence((seed, epoch, index)))
+        flipped = functional.horizontal_flip(image) if random.random() < self.flip else image
+        displacement = self._displacement(random, image.shape[-2], image.shape[-1])
+        return _warp(flipped, displacement) if displacement is not None else flipped.clone()
+
+    def _displacement(self, random: np.random.Generator, height: int, width: int) -> Tensor | None:
+        """How far from its own place each pixel is fetched, in half sides: (H, W, 2), x first."""
+        homography = self._homography(random)
+        nodes = self._node_shifts(random)
+        if homography is None and nodes is None:
+            return None
+        moved = torch.zeros(height, width, 2)
+        if homography is not None:
+            moved += _projected_shift(homography, height, width)
+        if nodes is not None:
+            smooth = interpolate(nodes, size=(height, width), mode="bicubic", align_corners=True)
+            moved += smooth[0].permute(1, 2, 0)
+        return moved
+
+    def _homography(self, random: np.random.Generator) -> np.ndarray | None:
+        """Rotation, shear and perspective as one 3x3 matrix, or None when none of them was drawn."""
+        drawn = [random.random() < self.probability for _ in range(3)]
+        angle, slant = random.uniform(-1, 1, 2) * np.radians([self.rotation, self.shear])
+        axis = random.integers(2)
+        shifts = random.uniform(-0.5, 0.5, (4, 2)) * self.perspective
+        rotate = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
+        shear = np.eye(3)
+        shear[axis, 1 - axis] = np.tan(slant)
+        parts = zip(drawn, (rotate, shear, _four_points(_CORNERS + shifts)), strict=True)
+        chosen = [part for use, part in parts if use]
+        return reduce(np.matmul, chosen) if chosen else None
+
+    def _node_shifts(self, random: np.random.Generator) -> Tensor | None:
+        drawn = random.random() < self.probability
+        shifts = random.uniform(-2, 2, (1, 2, self.nodes, self.nodes)) * self.distortion  # the side is 2 wide
+        return torch.from_numpy(shifts).float() if drawn else None
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """Bytes to the numbers a backbone was trained on: uint8 (..., 3, H, W) to float32 (..., channels, H, W).
+
+    With one channel the image is made grey by luma first, and a mean or deviation of three is averaged.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    channels: int = 3
+
+    def __post_init__(self) -> None:
+        if self.channels not in (1, 3) or len(self.mean) not in (1, 3) or len(self.std) not in (1, 3):
+            raise UserError(f"{self}: channels, and the length of mean and std, must be 1 or 3")
+        if min(self.std) <= 0:
+            raise UserError(f"{self}: every std must be above 0")
+
+    def __call__(self, images: Tensor) -> Tensor:
+        values = images.to(torch.float32) / 255
+        if self.channels == 1:
+            luma = torch.tensor(_LUMA, device=images.device)[:, None, None]
+            values = (values * luma).sum(dim=-3, keepdim=True)
+        return (values - self._per_channel(self.mean, images)) / self._per_channel(self.std, images)
+
+    def _per_channel(self, numbers: tuple[float, ...], images: Tensor) -> Tensor:
+        given = torch.tensor(numbers, dtype=torch.float32, device=images.device)
+        return (given.mean() if self.channels == 1 else given.expand(3))[..., None, None]
+
+
+class View(NamedTuple):
+    """What the network gets of one sample; after collation the same names with a batch axis in front."""
+
+    inputs: Tensor  # (C, H, W) float32
+    label: int
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nobody asks of a view
+
+
+class Views(Dataset[View]):
+    """Samples as network input; the key is (index, epoch), epoch 0 being the plain image."""
+
+    def __init__(self, data: ImageData, normalise: Normalise, *, augment: Augment | None, seed: int) -> None:
+        self.data, self.normalise, self.augment, self.seed = data, normalise, augment, seed
+
+    @property
+    def labels(self) -> Sequence[int]:
+        return self.data.labels
+
+    @property
+    def augmentations(self) -> int | None:
+        """How many different augmented views an image has: as many as one likes (None), or none at all."""
+        return 0 if self.augment is None else None
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, key: tuple[int, int]) -> View:
+        index, epoch = key
+        sample = self.data[index]
+        image = sample.image
+        if self.augment is not None and epoch > 0:
+            image = self.augment(image, seed=self.seed, epoch=epoch, index=index)
+        return View(inputs=self.normalise(image), label=sample.label, index=index)
+
+
+def _warp(image: Tensor, displacement: Tensor) -> Tensor:
+    """Fetch every pixel from where the displacement points, out of the image continued by reflection."""
+    functional = import_guarded("torchvision.transforms.v2.functional")
+    height, width = image.shape[-2:]
+    x, y = _overshoot(displacement[..., 0], width), _overshoot(displacement[..., 1].T, height)
+    continued = functional.pad(image, [x, y], padding_mode="reflect")
+    scaled = displacement * torch.tensor([width / (width + 2 * x), height / (height + 2 * y)])
+    # torchvision wants a displacement for the margin too, which is cut off at once: any will do.
+    warped = functional.elastic(continued, pad(scaled, (0, 0, x, x, y, y))[None])
+    return functional.center_crop(warped, [height, width])
+
+
+def _overshoot(shift: Tensor, side: int) -> int:
+    """How many pixels beyond the edge are looked at, so that the margin is no wider than this image needs."""
+    farthest = float((_pixel_centres(side) + shift).abs().max())
+    return min(max(0, int((farthest - 1) * side / 2) + 2), side - 1)  # reflection reaches one side at most
+
+
+def _pixel_centres(side: int) -> Tensor:
+    return (torch.arange(side) * 2 + 1) / side - 1
+
+
+def _projected_shift(homography: np.ndarray, height: int, width: int) -> Tensor:
+    x, y = _pixel_centres(width), _pixel_centres(height)[:, None]
+    rows = homography.tolist()
+    across, down, depth = (row[0] * x + (row[1] * y + row[2]) for row in rows)
+    return torch.stack([across / depth - x, down / depth - y], dim=-1)
+
+
+def _four_points(targets: np.ndarray) -> np.ndarray:
+    """The homography that takes the corners of the square [-1, 1]² to four targets (4, 2)."""
+    equations, right = [], []
+    for (x, y), (u, v) in zip(_CORNERS, targets, strict=True):
+        equations += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
+        right += [u, v]
+    return np.append(np.linalg.solve(np.array(equations), np.array(right)), 1.0).reshape(3, 3)

@@ -1,0 +1,17 @@
+"""Encoder = backbone → shaping → regions (Figure 2, left)."""
+
+from torch import Tensor, nn
+
+
+class Encoder(nn.Module):
+    """Image to region vectors. The three parts are injected; any module of the right shapes will do."""
+
+    def __init__(self, backbone: nn.Module, shaping: nn.Module, regions: nn.Module) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.shaping = shaping
+        self.regions = regions
+
+    def forward(self, images: Tensor) -> Tensor:
+        regions: Tensor = self.regions(self.shaping(self.backbone(images)))
+        return regions  # (B, R, D)

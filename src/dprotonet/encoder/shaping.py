@@ -1,0 +1,23 @@
+"""The shaping network f_a: two 1×1 convolutions with a ReLU between (Section 4.3)."""
+
+from torch import Tensor, nn
+
+
+class Shaping(nn.Sequential):
+    """(B, in_channels, h, w) to (B, dimension, h, w).
+
+    No sigmoid at the end (ProtoPNet has one), so region vectors and distances are unbounded.
+    Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet).
+    """
+
+    def __init__(self, in_channels: int, dimension: int = 512) -> None:
+        first, second = nn.Conv2d(in_channels, dimension, 1), nn.Conv2d(dimension, dimension, 1)
+        super().__init__(first, nn.ReLU(), second)
+        for layer in (first, second):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, feature_map: Tensor) -> Tensor:
+        shaped: Tensor = super().forward(feature_map)
+        return shaped

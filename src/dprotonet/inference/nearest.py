@@ -1,0 +1,81 @@
+"""For every image and prototype the nearest region, without keeping all distances.
+
+The field computes the whole (B, R, P) tensor and lets autograd store it; at R = 720 and P = 2000 that is most
+of the memory of a training step. Only the chosen regions receive a gradient, so only their indices are kept.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+_BLOCK_ELEMENTS = 6_000_000  # of the largest temporary, (images, P, R) or (images, P, D): about 24 MB
+
+
+class Nearest(NamedTuple):
+    """The smallest squared distance over regions and where it is; both (B, P)."""
+
+    distances: Tensor
+    region: Tensor
+
+
+def nearest_regions(regions: Tensor, prototypes: Tensor) -> Nearest:
+    """min_k ||z_k - p_j||² of Eqs. (1), (5) and (6); regions (B, R, D), prototypes (P, D).
+
+    Values and gradients are those of the literal formula. Always in float32 or wider, also under autocast:
+    half precision would confuse near neighbours.
+    """
+    if regions.shape[-1] != prototypes.shape[-1]:
+        raise ValueError(f"regions have {regions.shape[-1]} channels, prototypes {prototypes.shape[-1]}")
+    wide = torch.promote_types(torch.float32, torch.promote_types(regions.dtype, prototypes.dtype))
+    with torch.autocast(regions.device.type, enabled=False):
+        distances, region = _NearestRegions.apply(regions.to(wide), prototypes.to(wide))
+    return Nearest(distances, region)
+
+
+def chosen_regions(regions: Tensor, region: Tensor) -> Tensor:
+    """The region vectors (B, P, D) that `region` (B, P) names."""
+    return regions.gather(1, region.unsqueeze(-1).expand(-1, -1, regions.shape[-1]))
+
+
+def _images_a_block(regions: Tensor, prototypes: Tensor) -> int:
+    widest = len(prototypes) * max(regions.shape[1], regions.shape[2])
+    return max(1, _BLOCK_ELEMENTS // max(1, widest))
+
+
+def _search(regions: Tensor, prototypes: Tensor) -> Tensor:
+    """Argmin over regions of ||z||² - 2 z·p, (b, P); ||p||² is the same for all regions."""
+    squares = regions.square().sum(-1).unsqueeze(1)  # (b, 1, R)
+    many = prototypes.expand(len(regions), -1, -1)
+    return torch.baddbmm(squares, many, regions.transpose(1, 2), alpha=-2).argmin(dim=-1)
+
+
+class _NearestRegions(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, regions: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor]:
+        distances, indices = [], []
+        for block in regions.split(_images_a_block(regions, prototypes)):
+            index = _search(block, prototypes)
+            # Measured anew from the difference: the expanded square cancels badly near zero.
+            distances.append((chosen_regions(block, index) - prototypes).square().sum(-1))
+            indices.append(index)
+        region = torch.cat(indices)
+        ctx.save_for_backward(regions, prototypes, region)
+        ctx.mark_non_differentiable(region)
+        return torch.cat(distances), region
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+        regions, prototypes, region = ctx.saved_tensors  # type: ignore[attr-defined]
+        grad_regions = torch.zeros_like(regions)
+        grad_prototypes = torch.zeros_like(prototypes)
+        size = _images_a_block(regions, prototypes)
+        for first in range(0, len(regions), size):
+            rows = slice(first, first + size)
+            pull = (chosen_regions(regions[rows], region[rows]) - prototypes) * (2 * grad[rows]).unsqueeze(-1)
+            grad_prototypes -= pull.sum(0)
+            where = region[rows].unsqueeze(-1).expand_as(pull)
+            grad_regions[rows].scatter_add_(1, where, pull)
+        return grad_regions, grad_prototypes

@@ -1,0 +1,42 @@
+"""The prototype layer: distances to class prototypes and their scores, Eqs. (1) and (2)."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dprotonet.inference.nearest import Nearest, nearest_regions
+from dprotonet.inference.similarity import Similarity
+
+
+class Scored(NamedTuple):
+    """Per image and prototype, all (B, P): the score g, the smallest distance s, and the region it is at."""
+
+    scores: Tensor
+    distances: Tensor
+    region: Tensor
+
+
+class Prototypes(nn.Module):
+    """P vectors (P, D), each of one class: `prototype_class` (P,), the same number for every class.
+
+    Unstated: how prototypes start. We draw them from a standard normal scaled by `spread`; training usually
+    starts from `initialise`, region vectors of training images, because ours are not bounded to [0, 1].
+    """
+
+    prototype_class: Tensor
+
+    def __init__(self, classes: int, per_class: int, dimension: int, *, similarity: Similarity) -> None:
+        super().__init__()
+        self.vectors = nn.Parameter(torch.randn(classes * per_class, dimension) * dimension**-0.5)
+        self.register_buffer("prototype_class", torch.arange(classes).repeat_interleave(per_class))
+        self.similarity = similarity
+
+    def nearest(self, regions: Tensor) -> Nearest:
+        """s of Eq. (1) at the nearest region; regions (B, R, D)."""
+        space = self.similarity.space
+        return nearest_regions(space(regions), space(self.vectors))
+
+    def forward(self, regions: Tensor) -> Scored:
+        distances, region = self.nearest(regions)
+        return Scored(self.similarity.scores(distances), distances, region)

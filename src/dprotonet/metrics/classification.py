@@ -1,0 +1,36 @@
+"""Accuracy and its relatives, all from the confusion matrix, and AUROC for two classes (Section 4.2)."""
+
+import torch
+from torch import Tensor
+
+
+def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
+    """Counts (C, C), rows true, columns predicted; labels and predictions (N,)."""
+    cells = labels * classes + predictions
+    return torch.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+
+
+def accuracy(confusion: Tensor) -> float:
+    """Share of right answers; NaN when there is no image."""
+    return (confusion.diagonal().sum().double() / confusion.sum()).item()
+
+
+def recall_per_class(confusion: Tensor) -> Tensor:
+    """Share of right answers in each class (C,); NaN for a class without images."""
+    return confusion.diagonal().double() / confusion.sum(dim=1)
+
+
+def balanced_accuracy(confusion: Tensor) -> float:
+    """Mean recall over the classes that have images."""
+    return recall_per_class(confusion).nanmean().item()
+
+
+def auroc(scores: Tensor, positive: Tensor) -> float:
+    """Chance that a positive scores above a negative, ties counting half; NaN if one kind is missing."""
+    order = scores.double().unique(return_inverse=True, return_counts=True)
+    last = order[2].cumsum(0)
+    rank = (last - (order[2] - 1) / 2.0)[order[1]]  # mean rank within ties
+    hits, misses = int(positive.sum()), int((~positive).sum())
+    if not hits or not misses:
+        return float("nan")
+    return ((rank[positive].sum() - hits * (hits + 1) / 2) / (hits * misses)).item()

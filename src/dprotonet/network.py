@@ -1,0 +1,58 @@
+"""DProtoNet: the arrows between encoder and inference (Figure 2).
+
+Images become region vectors, region vectors scores, scores logits. Nothing here knows how a heatmap is made.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dprotonet.encoder.encoder import Encoder
+from dprotonet.inference.head import Head
+from dprotonet.inference.prototypes import Prototypes
+
+
+class Evidence(NamedTuple):
+    """All that a decision rests on: logits (B, C); scores, distances and region (B, P)."""
+
+    logits: Tensor
+    scores: Tensor
+    distances: Tensor
+    region: Tensor
+
+
+class DProtoNet(nn.Module):
+    """Classifies an image by what it looks like."""
+
+    def __init__(self, encoder: Encoder, prototypes: Prototypes, head: Head) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.prototypes = prototypes
+        self.head = head
+
+    def evidence(self, images: Tensor) -> Evidence:
+        regions = self.encoder(images)
+        scores, distances, region = self.prototypes(regions)
+        return Evidence(self.head(scores), scores, distances, region)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.evidence(images).logits
+
+    def contributions(self, evidence: Evidence, label: Tensor) -> Tensor:
+        """w·g of every prototype (B, P) to the logit of `label` (B,)."""
+        return self.head.contributions(evidence.scores, label)
+
+    def without_backbone(self) -> "DProtoNet":
+        """The same network, sharing every parameter, that takes the backbone's feature maps as input."""
+        tail = Encoder(nn.Identity(), self.encoder.shaping, self.encoder.regions)
+        return DProtoNet(tail, self.prototypes, self.head)
+
+    @property
+    def prototype_class(self) -> Tensor:
+        return self.prototypes.prototype_class
+
+    @torch.no_grad()
+    def initialise_prototypes(self, vectors: Tensor) -> None:
+        """Start the prototypes (P, D) from given region vectors."""
+        self.prototypes.vectors.copy_(vectors)

@@ -1,0 +1,131 @@
+"""Checkpoints as safetensors and JSON: reading one never runs code, writing one never leaves half a file."""
+
+import json
+import os
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from dprotonet.errors import UserError
+from dprotonet.training.engine import Engine, Position
+from dprotonet.training.push import Projection
+
+_NETWORK, _OPTIMIZER, _PROJECTION, _STATE = (
+    "network.safetensors",
+    "optimizer.safetensors",
+    "projection.safetensors",
+    "state.json",
+)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write under a temporary name, then rename."""
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write under a temporary name, then rename; tensors are copied so that shared memory is no obstacle."""
+    temporary = path.with_name(path.name + ".tmp")
+    owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    save_file(owned, temporary, metadata=metadata or {})
+    os.replace(temporary, path)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file, with a clear error for a missing, truncated or foreign one."""
+    if not path.is_file():
+        raise UserError(f"{path} is missing; the folder is not a complete run, train again or copy it whole")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read as safetensors ({error}); it is truncated or foreign, copy the run again"
+        ) from None
+
+
+def load_weights(module: nn.Module, path: Path) -> None:
+    """Load a state dict that must fit entry by entry."""
+    tensors = load_tensors(path)
+    expected = module.state_dict()
+    missing, unexpected = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+    if missing or unexpected:
+        example = (missing or unexpected)[0]
+        raise UserError(
+            f"{path} does not fit the network of config.toml: {len(missing)} entries missing, "
+            f"{len(unexpected)} unexpected, such as {example}; take both files from the same run"
+        )
+    for name, tensor in expected.items():
+        if tensor.shape != tensors[name].shape:
+            raise UserError(
+                f"{path}: {name} has shape {tuple(tensors[name].shape)}, the network of config.toml needs "
+                f"{tuple(tensor.shape)}; take both files from the same run"
+            )
+    module.load_state_dict(tensors)
+
+
+def save_checkpoint(folder: Path, engine: Engine, extra: dict[str, Any]) -> None:
+    """Everything `load_checkpoint` needs, written beside the old checkpoint and swapped in whole."""
+    fresh, old = folder.with_name(folder.name + ".new"), folder.with_name(folder.name + ".old")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(parents=True)
+    save_tensors(fresh / _NETWORK, engine.network.state_dict())
+    if engine.optimizer is not None:
+        save_tensors(fresh / _OPTIMIZER, _flat(engine.optimizer.state_dict()["state"]))
+    if engine.projection is not None:
+        save_tensors(fresh / _PROJECTION, _projection_tensors(engine.projection))
+    state = {"position": asdict(engine.position), "extra": extra}
+    write_text(fresh / _STATE, json.dumps(state, indent=1))
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, old)
+    os.replace(fresh, folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
+    """Put the engine back where it was; returns what `save_checkpoint` was given as `extra`."""
+    kept = folder if folder.exists() else folder.with_name(folder.name + ".old")
+    if not (kept / _STATE).is_file():
+        raise UserError(f"no checkpoint in {folder}; start without --resume")
+    try:
+        state = json.loads((kept / _STATE).read_text(encoding="utf-8"))
+        engine.position = Position(**{**state["position"], "best": tuple(state["position"]["best"])})
+        extra: dict[str, Any] = state["extra"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{kept / _STATE} is damaged ({error}); start anew without --resume") from None
+    load_weights(engine.network, kept / _NETWORK)
+    if (kept / _OPTIMIZER).is_file():
+        engine.resume_optimizer = _nested(load_tensors(kept / _OPTIMIZER))
+    if (kept / _PROJECTION).is_file():
+        tensors = load_tensors(kept / _PROJECTION)
+        views = int(tensors.pop("views"))
+        engine.projection = Projection(**tensors, views=views)
+    return extra
+
+
+def _projection_tensors(projection: Projection) -> dict[str, Tensor]:
+    return {**vars(projection), "views": torch.tensor(projection.views)}
+
+
+def _flat(state: dict[int, dict[str, Any]]) -> dict[str, Tensor]:
+    return {
+        f"{number}.{key}": torch.as_tensor(value)
+        for number, entry in state.items()
+        for key, value in entry.items()
+    }
+
+
+def _nested(tensors: dict[str, Tensor]) -> dict[int, dict[str, Tensor]]:
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        number, key = name.split(".", 1)
+        state.setdefault(int(number), {})[key] = tensor
+    return state

@@ -1,0 +1,268 @@
+"""The training loop (Algorithm 2) on accelerate: the same code on one CPU and on many GPUs.
+
+`Engine.run` walks through the stages and yields events; it prints and saves nothing. Everything random is
+seeded by (seed, epoch), so a run that goes on from a checkpoint is the run that was never killed.
+"""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Adam, Optimizer
+
+from dprotonet.data.transforms import View
+from dprotonet.errors import ComputationError
+from dprotonet.inference.losses import LossTerms, PrototypeLoss
+from dprotonet.network import DProtoNet
+from dprotonet.training.evaluation import evaluate, share_of
+from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
+from dprotonet.training.objective import HeadObjective, Step, WholeObjective
+from dprotonet.training.phases import PARTS, Phase, Push, Stage
+from dprotonet.training.push import Projection, Pusher
+from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_batches, load, variant_of
+
+_TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
+
+
+@dataclass
+class Position:
+    """How far training has come; with the network and the optimiser all that a checkpoint needs."""
+
+    stage: int = 0
+    epoch_in_stage: int = 0
+    epoch: int = 0  # warm and joint epochs done
+    tick: int = 0  # epochs of any kind done, for seeds
+    best: tuple[float, float] = (-math.inf, -math.inf)  # validation accuracy, minus loss
+    stale_rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Plain numbers of the loop; `patience` counts pushes without a better validation accuracy."""
+
+    seed: int = 0
+    batch: int = 60
+    workers: int = 0
+    patience: int = 2
+    weight_decay: float = 0.0
+
+
+@dataclass
+class Engine:
+    """Trains `network` on views of the training split, watching the validation split."""
+
+    network: DProtoNet
+    train_views: ViewSource
+    val_views: ViewSource
+    accelerator: Accelerator
+    pusher: Pusher
+    loss: PrototypeLoss = field(default_factory=PrototypeLoss)
+    settings: Settings = field(default_factory=Settings)
+    position: Position = field(default_factory=Position)
+    projection: Projection | None = None
+    optimizer: Optimizer | None = None
+    resume_optimizer: dict | None = None  # state to load into the optimiser of the first stage
+
+    def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
+        """All events from the current position to the end, or until patience is exhausted."""
+        self.network.to(self.accelerator.device)
+        while self.position.stage < len(stages):
+            stage = stages[self.position.stage]
+            yield from self._push() if isinstance(stage, Push) else self._phase(stage)
+            self.position.stage += 1
+            self.position.epoch_in_stage = 0
+            self.optimizer = None
+            if _ends_round(stages, self.position.stage - 1):
+                finished = self._round()
+                yield finished
+                if finished.stop:
+                    return
+
+    # ── stages ──
+
+    def _phase(self, phase: Phase) -> Iterator[Event]:
+        head_only = trained_parts(phase) == ["head"]
+        objective, views = self._head_setting() if head_only else self._whole_setting()
+        prepare_parts(self.network, phase)
+        optimizer = self._optimizer(phase)
+        if self.resume_optimizer is not None:
+            restore_optimizer(optimizer, self.resume_optimizer)
+            self.resume_optimizer = None
+        model, self.optimizer = self.accelerator.prepare(objective, optimizer)
+        for _ in range(self.position.epoch_in_stage, phase.epochs):
+            prepare_parts(self.network, phase)
+            yield from self._epoch(phase, model, views)
+        self.network.requires_grad_(True)
+
+    def _epoch(self, phase: Phase, model: nn.Module, views: ViewSource) -> Iterator[Event]:
+        started = time.perf_counter()
+        self.position.tick += 1
+        if phase.name != "last":
+            self.position.epoch += 1
+        torch.manual_seed(
+            derived_seed(self.settings.seed, self.position.tick, self.accelerator.process_index)
+        )
+        batches = epoch_batches(
+            views,
+            seed=self.settings.seed,
+            epoch=self.position.tick,
+            batch=self.settings.batch,
+            share=share_of(self.accelerator),
+        )
+        sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
+        for number, view in enumerate(load(views, batches, workers=self._workers(views)), start=1):
+            sums += self._step(model, view, phase)
+            loss, accuracy = (sums[0] / sums[-1]).item(), (sums[-2] / sums[-1]).item()
+            yield StepDone(phase.name, self.position.epoch, number, len(batches), loss, accuracy)
+        self.position.epoch_in_stage += 1
+        total = torch.stack(gather_object([sums])).sum(0)
+        means = (total / total[-1].clamp_min(1)).tolist()
+        terms = dict(zip(_TERMS, means[: len(_TERMS)], strict=True))
+        val = self._validate()[0]
+        yield EpochDone(phase.name, self.position.epoch, terms, means[-2], val, time.perf_counter() - started)
+
+    def _step(self, model: nn.Module, view: View, phase: Phase) -> Tensor:
+        device = self.accelerator.device
+        inputs, labels = view.inputs.to(device), torch.as_tensor(view.label).to(device)
+        with self.accelerator.autocast():
+            step: Step = model(inputs, labels)
+        _must_be_finite(step.terms, phase, self.position.epoch)
+        assert self.optimizer is not None
+        self.optimizer.zero_grad()
+        self.accelerator.backward(step.terms.total)
+        self.optimizer.step()
+        right = (step.logits.argmax(1) == labels).sum().item()
+        terms = [term.item() * len(labels) for term in step.terms]
+        return torch.tensor([*terms, right, len(labels)], dtype=torch.float64)
+
+    def _push(self) -> Iterator[Event]:
+        started = time.perf_counter()
+        before = self._validate()[0]
+        self.projection = self.pusher(self.network, self.train_views)
+        after = self._validate()[0]
+        seconds = time.perf_counter() - started
+        yield PushDone(self.position.epoch, before, after, self.projection, seconds)
+
+    def _round(self) -> RoundDone:
+        accuracy, loss = self._validate()
+        improved = (accuracy, -loss) > self.position.best
+        if improved:
+            self.position.best = (accuracy, -loss)
+        self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
+        stop = self.position.stale_rounds >= self.settings.patience
+        return RoundDone(self.position.epoch, accuracy, loss, improved, stop)
+
+    # ── parts ──
+
+    def _whole_setting(self) -> tuple[nn.Module, ViewSource]:
+        return WholeObjective(self.network, self.loss), self.train_views
+
+    def _head_setting(self) -> tuple[nn.Module, ViewSource]:
+        """Only the head learns: the scores of the training views are the same in every epoch, so take them once."""
+        objective = HeadObjective(self.network.head, self.loss, prototype_class=self.network.prototype_class)
+        return objective, self._score_views()
+
+    @torch.no_grad()
+    def _score_views(self) -> "ScoreViews":
+        self.network.eval()
+        views, epoch = self.train_views, self.position.tick + 1
+        keys = [(index, variant_of(epoch, index, views.augmentations)) for index in range(len(views))]
+        pieces = []
+        for view in load(
+            views,
+            chunks(share_of(self.accelerator).of(keys), self.settings.batch),
+            workers=self._workers(views),
+        ):
+            with self.accelerator.autocast():
+                scores = self.network.evidence(view.inputs.to(self.accelerator.device)).scores
+            pieces.append((torch.as_tensor(view.index), scores.float().cpu()))
+        gathered = gather_object(pieces)
+        order = torch.cat([index for index, _ in gathered]).argsort()
+        return ScoreViews(torch.cat([scores for _, scores in gathered])[order], views.labels)
+
+    def _optimizer(self, phase: Phase) -> Optimizer:
+        parts = named_parts(self.network)
+        groups = [
+            {"params": list(parts[name].parameters()), "lr": phase.learning_rates.of(name)}
+            for name in trained_parts(phase)
+        ]
+        groups = [group for group in groups if group["params"]]
+        return Adam(groups, weight_decay=self.settings.weight_decay)
+
+    def _workers(self, views: ViewSource) -> int:
+        return self.settings.workers if views is self.train_views or views is self.val_views else 0
+
+    def _validate(self) -> tuple[float, float]:
+        """Accuracy and cross-entropy on the validation split."""
+        predictions = evaluate(
+            self.network,
+            self.val_views,
+            accelerator=self.accelerator,
+            batch=self.settings.batch,
+            workers=self._workers(self.val_views),
+        )
+        return predictions.accuracy, cross_entropy(predictions.logits, predictions.labels).item()
+
+
+@dataclass(frozen=True)
+class ScoreViews:
+    """Scores (N, P) of the training views, served like images."""
+
+    scores: Tensor
+    labels: Sequence[int]
+    augmentations: int | None = 0
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __getitem__(self, key: tuple[int, int]) -> View:
+        return View(self.scores[key[0]], self.labels[key[0]], key[0])
+
+
+def named_parts(network: DProtoNet) -> dict[str, nn.Module]:
+    """The four parts that have a learning rate of their own."""
+    encoder = network.encoder
+    modules = (encoder.backbone, encoder.shaping, network.prototypes, network.head)
+    return dict(zip(PARTS, modules, strict=True))
+
+
+def trained_parts(phase: Phase) -> list[str]:
+    return [name for name in PARTS if phase.learning_rates.of(name) > 0]
+
+
+def prepare_parts(network: DProtoNet, phase: Phase) -> None:
+    """Learning parts to train mode; resting parts keep weights and BatchNorm statistics."""
+    learning = trained_parts(phase)
+    for name, part in named_parts(network).items():
+        part.train(name in learning)
+        part.requires_grad_(name in learning)
+
+
+def restore_optimizer(optimizer: Optimizer, state: dict) -> None:
+    """Load per-parameter state into a fresh optimiser; its groups and rates are those of the phase."""
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _ends_round(stages: Sequence[Stage], done: int) -> bool:
+    stage = stages[done]
+    following = stages[done + 1] if done + 1 < len(stages) else None
+    followed_by_last = isinstance(following, Phase) and following.name == "last"
+    return (isinstance(stage, Phase) and stage.name == "last") or (
+        isinstance(stage, Push) and not followed_by_last
+    )
+
+
+def _must_be_finite(terms: LossTerms, phase: Phase, epoch: int) -> None:
+    if torch.isfinite(terms.total):
+        return
+    values = ", ".join(f"{name} {term.item():.3g}" for name, term in zip(_TERMS, terms, strict=True))
+    raise ComputationError(
+        f"the loss is not finite in {phase.name} epoch {epoch} ({values}); "
+        "lower the learning rates, or use --mixed-precision no; the last checkpoint is kept for --resume"
+    )

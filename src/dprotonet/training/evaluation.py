@@ -1,0 +1,68 @@
+"""Logits of a whole split, exact across processes: no image dropped, none counted twice."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+
+from dprotonet.metrics.classification import accuracy, confusion_matrix
+from dprotonet.training.views import Share, ViewSource, load, plain_batches
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Logits (N, C) and labels (N,) in the order of the data set, on the CPU."""
+
+    logits: Tensor
+    labels: Tensor
+
+    @property
+    def confusion(self) -> Tensor:
+        return confusion_matrix(self.labels, self.logits.argmax(1), self.logits.shape[1])
+
+    @property
+    def accuracy(self) -> float:
+        return accuracy(self.confusion)
+
+
+def share_of(accelerator: Accelerator) -> Share:
+    return Share(accelerator.process_index, accelerator.num_processes)
+
+
+@torch.no_grad()
+def evaluate(
+    network: nn.Module,
+    views: ViewSource,
+    *,
+    accelerator: Accelerator,
+    batch: int = 60,
+    workers: int = 0,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> Predictions:
+    """Run the network in eval mode over the plain images of a split; every process gets all logits."""
+    was_training = network.training
+    network.eval()
+    batches = plain_batches(len(views), batch=batch, share=share_of(accelerator))
+    logits, index = [], []
+    for number, view in enumerate(load(views, batches, workers=workers), start=1):
+        with accelerator.autocast():
+            logits.append(network(view.inputs.to(accelerator.device)).float().cpu())
+        index.append(torch.as_tensor(view.index))
+        if on_batch is not None:
+            on_batch(number, len(batches))
+    network.train(was_training)
+    return _in_order(logits, index, views)
+
+
+def _in_order(logits: list[Tensor], index: list[Tensor], views: ViewSource) -> Predictions:
+    pieces = gather_object(list(zip(index, logits, strict=True)))
+    where = torch.cat([piece[0] for piece in pieces])
+    rows = torch.cat([piece[1] for piece in pieces])
+    ordered = torch.empty_like(rows)
+    ordered[where] = rows
+    if len(where) != len(views) or len(where.unique()) != len(views):
+        raise AssertionError(f"{len(where)} predictions for {len(views)} images")
+    return Predictions(ordered, torch.tensor(views.labels))

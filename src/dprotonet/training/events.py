@@ -1,0 +1,55 @@
+"""What the engine yields. Progress bars, logs, checkpoints and tests are readers of this one stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dprotonet.training.push import Projection
+
+
+@dataclass(frozen=True)
+class StepDone:
+    """A batch was learned; loss and accuracy are means since the epoch began."""
+
+    phase: str
+    epoch: int
+    step: int
+    steps: int
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class EpochDone:
+    """An epoch ended. `epoch` counts warm and joint epochs; last-layer epochs share the number of their push."""
+
+    phase: str
+    epoch: int
+    terms: Mapping[str, float]
+    train_accuracy: float
+    val_accuracy: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PushDone:
+    """Prototypes were pushed; validation accuracy just before and just after."""
+
+    epoch: int
+    val_before: float
+    val_after: float
+    projection: Projection
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RoundDone:
+    """A push and its last-layer phase are over: a model that may be kept. Chosen on validation data only."""
+
+    epoch: int
+    val_accuracy: float
+    val_loss: float
+    improved: bool
+    stop: bool
+
+
+Event = StepDone | EpochDone | PushDone | RoundDone

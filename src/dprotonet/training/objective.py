@@ -1,0 +1,52 @@
+"""What a training step minimises, as modules, so that one wrapper (DDP, autocast) sees forward and loss."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from dprotonet.inference.head import Head
+from dprotonet.inference.losses import LossTerms, PrototypeLoss, foreign_weight
+from dprotonet.network import DProtoNet
+
+
+class Step(NamedTuple):
+    """The loss terms and the logits (B, C) of a batch."""
+
+    terms: LossTerms
+    logits: Tensor
+
+
+class WholeObjective(nn.Module):
+    """Eq. (4) of the whole network."""
+
+    def __init__(self, network: DProtoNet, loss: PrototypeLoss) -> None:
+        super().__init__()
+        self.network = network
+        self.loss = loss
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Step:
+        evidence = self.network.evidence(inputs)
+        logits = evidence.logits.float()
+        weight, owner = self.network.head.weight, self.network.prototype_class
+        terms = self.loss(logits, evidence.distances, labels, weight=weight, prototype_class=owner)
+        return Step(terms, logits)
+
+
+class HeadObjective(nn.Module):
+    """Eq. (4) where only the head learns: scores (B, P) are given, cluster and separation are constants."""
+
+    def __init__(self, head: Head, loss: PrototypeLoss, *, prototype_class: Tensor) -> None:
+        super().__init__()
+        self.head = head
+        self.loss = loss
+        self.prototype_class = prototype_class
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Step:
+        logits = self.head(inputs)
+        entropy = cross_entropy(logits, labels)
+        sparse = foreign_weight(self.head.weight, self.prototype_class)
+        nothing = torch.zeros_like(entropy)
+        total = entropy + self.loss.foreign * sparse
+        return Step(LossTerms(total, entropy, nothing, nothing, sparse), logits)

@@ -1,0 +1,61 @@
+"""The stages of training as data (Algorithm 2 and Section 4.3).
+
+A schedule is a flat tuple of phases and pushes. It ends with a push and its last-layer phase, so that every
+model that is kept has prototypes that are real region vectors.
+"""
+
+from dataclasses import dataclass, replace
+
+PARTS = ("backbone", "shaping", "prototypes", "head")
+
+
+@dataclass(frozen=True)
+class LearningRates:
+    """Of the four parts (Section 4.3); zero lets a part rest, its BatchNorm statistics included."""
+
+    backbone: float = 1e-4
+    shaping: float = 3e-3
+    prototypes: float = 3e-3
+    head: float = 1e-4
+
+    def of(self, part: str) -> float:
+        rate: float = getattr(self, part)
+        return rate
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Some epochs with fixed learning rates."""
+
+    name: str
+    epochs: int
+    learning_rates: LearningRates
+
+
+@dataclass(frozen=True)
+class Push:
+    """The moment when prototypes become region vectors of training images."""
+
+
+Stage = Phase | Push
+
+
+def plan(
+    rates: LearningRates, *, epochs: int = 40, warm: int = 5, push_every: int = 10, last_layer: int = 20
+) -> tuple[Stage, ...]:
+    """Warm epochs, then joint ones; after every `push_every` epochs a push and `last_layer` epochs of the head.
+
+    `epochs` counts warm and joint epochs and is rounded up to end at a push. Following Algorithm 2 the head
+    learns in every stage (ProtoPNet's code lets it rest outside the last-layer stage).
+    """
+    if min(epochs, push_every) < 1 or min(warm, last_layer) < 0:
+        raise ValueError("epochs and push_every must be positive, warm and last_layer not negative")
+    total = -(-max(epochs, warm) // push_every) * push_every
+    resting = replace(rates, backbone=0.0)
+    head_only = LearningRates(backbone=0.0, shaping=0.0, prototypes=0.0, head=rates.head)
+    stages: list[Stage] = []
+    for start in range(0, total, push_every):
+        warm_here = min(max(warm - start, 0), push_every)
+        stages += [Phase("warm", warm_here, resting), Phase("joint", push_every - warm_here, rates), Push()]
+        stages += [Phase("last", last_layer, head_only)]
+    return tuple(stage for stage in stages if isinstance(stage, Push) or stage.epochs)

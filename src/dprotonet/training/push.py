@@ -1,0 +1,108 @@
+"""The push on a real network and data set: two passes of loading around `inference.projection`.
+
+An image is encoded once however many prototypes look at it, and its augmentations only if it became a
+source. Processes share the images; sums and minima are merged exactly.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor
+
+from dprotonet.inference.projection import (
+    NOTHING,
+    MultiImageMean,
+    Sources,
+    SourceSearch,
+    collapsed_prototypes,
+)
+from dprotonet.network import DProtoNet
+from dprotonet.training.evaluation import share_of
+from dprotonet.training.views import Key, Share, ViewSource, chunks, load, plain_batches
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Where the prototypes came from: index, region and distance of the source (P,), and the views averaged.
+
+    The views of source i are its variants 0 … views-1; with the augmentation seed they can be made again.
+    """
+
+    index: Tensor
+    region: Tensor
+    distances: Tensor
+    views: int
+    collapsed: Tensor  # (P,) bool
+
+
+@dataclass(frozen=True)
+class Pusher:
+    """How to push: `images` is M of multi-image prototype learning, 1 being the single-image push."""
+
+    accelerator: Accelerator
+    images: int = 40
+    batch: int = 60
+    workers: int = 0
+
+    @torch.no_grad()
+    def __call__(
+        self, network: DProtoNet, views: ViewSource, *, on_batch: Callable[[int, int], None] | None = None
+    ) -> Projection:
+        """Replace the network's prototypes (in eval mode) by mean region vectors of their sources."""
+        was_training = network.training
+        network.eval()
+        sources = self._sources(network, views, on_batch)
+        count = self.images if views.augmentations is None else min(self.images, 1 + views.augmentations)
+        vectors = self._means(network, views, sources=sources, count=count)
+        network.prototypes.vectors.copy_(vectors)
+        network.train(was_training)
+        collapsed = collapsed_prototypes(vectors, network.prototype_class)
+        return Projection(
+            sources.index.cpu(), sources.region.cpu(), sources.distances.cpu(), count, collapsed.cpu()
+        )
+
+    def _sources(
+        self, network: DProtoNet, views: ViewSource, on_batch: Callable[[int, int], None] | None
+    ) -> Sources:
+        search = SourceSearch(network.prototypes)
+        batches = plain_batches(len(views), batch=self.batch, share=self._share)
+        for number, view in enumerate(load(views, batches, workers=self.workers), start=1):
+            regions, labels, index = self._encoded(network, view.inputs), view.label, view.index
+            search.update(regions, self._here(labels), self._here(index))
+            if on_batch is not None:
+                on_batch(number, len(batches))
+        for found in gather_object([_on_cpu(search.sources())]):
+            search.merge(
+                Sources(*(self._here(part) for part in (found.distances, found.index, found.region)))
+            )
+        return search.sources()
+
+    def _means(self, network: DProtoNet, views: ViewSource, *, sources: Sources, count: int) -> Tensor:
+        mean = MultiImageMean(network.prototypes, sources)
+        images = [index for index in sources.index.unique().tolist() if index != NOTHING]
+        keys: list[Key] = [(index, variant) for index in images for variant in range(count)]
+        for view in load(views, chunks(self._share.of(keys), self.batch), workers=self.workers):
+            mean.update(self._encoded(network, view.inputs), self._here(view.index))
+        parts = gather_object([(mean.total, mean.count)])
+        mean.total = torch.stack([total for total, _ in parts]).sum(0)
+        mean.count = torch.stack([seen for _, seen in parts]).sum(0)
+        return mean.vectors()
+
+    @property
+    def _share(self) -> Share:
+        return share_of(self.accelerator)
+
+    def _here(self, values: object) -> Tensor:
+        return torch.as_tensor(values).to(self.accelerator.device)
+
+    def _encoded(self, network: DProtoNet, inputs: Tensor) -> Tensor:
+        with self.accelerator.autocast():
+            regions: Tensor = network.encoder(inputs.to(self.accelerator.device))
+        return regions.float()
+
+
+def _on_cpu(sources: Sources) -> Sources:
+    return Sources(sources.distances.cpu(), sources.index.cpu(), sources.region.cpu())

@@ -1,0 +1,80 @@
+"""Which view of which image comes when: the key of a view is (index, variant), variant 0 being the plain image.
+
+Order and augmentation are pure functions of (seed, epoch, index); processes take every n-th image of each
+batch. So neither workers nor the number of processes change what an epoch consists of.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from dprotonet.data.transforms import View
+
+Key = tuple[int, int]
+
+
+class ViewSource(Protocol):
+    """A data set addressed by (index, variant): images for a whole network, feature maps for a frozen one."""
+
+    @property
+    def labels(self) -> Sequence[int]: ...
+    @property
+    def augmentations(self) -> int | None:
+        """How many different augmented variants there are; None for as many as one likes."""
+        ...
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, key: Key) -> View: ...
+
+
+class Share:
+    """The part of the work that falls to one process of several."""
+
+    def __init__(self, process: int = 0, processes: int = 1) -> None:
+        self.process = process
+        self.processes = processes
+
+    def of(self, keys: Sequence[Key]) -> Sequence[Key]:
+        return keys[self.process :: self.processes]
+
+
+def derived_seed(*numbers: int) -> int:
+    """A seed that depends on all numbers, for torch."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def variant_of(epoch: int, index: int, augmentations: int | None) -> int:
+    """The variant of an image in a training epoch (from 1): a new one each time, or round and round."""
+    if augmentations is None:
+        return epoch
+    return 1 + (epoch - 1 + index) % augmentations if augmentations else 0
+
+
+def epoch_batches(views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share) -> list[list[Key]]:
+    """This process's part of every batch of a shuffled epoch; a last batch too small to share is left out."""
+    generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
+    order = torch.randperm(len(views), generator=generator).tolist()
+    keys = [(index, variant_of(epoch, index, views.augmentations)) for index in order]
+    whole = [keys[start : start + batch] for start in range(0, len(keys), batch)]
+    return [list(share.of(part)) for part in whole if len(part) >= share.processes]
+
+
+def plain_batches(count: int, *, batch: int, share: Share) -> list[list[Key]]:
+    """This process's part of all plain images, in order."""
+    return chunks(share.of([(index, 0) for index in range(count)]), batch)
+
+
+def chunks(keys: Sequence[Key], batch: int) -> list[list[Key]]:
+    return [list(keys[start : start + batch]) for start in range(0, len(keys), batch)]
+
+
+def load(views: ViewSource, batches: list[list[Key]], *, workers: int, pin: bool = False) -> Iterator[View]:
+    """Batched views, collated; `workers` processes read ahead."""
+    source: Any = views
+    if not batches:
+        return iter(())
+    loader = DataLoader(source, batch_sampler=batches, num_workers=workers, pin_memory=pin)
+    return iter(loader)

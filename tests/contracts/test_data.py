@@ -1,0 +1,103 @@
+"""What every data set promises, whoever wrote it: one suite over all of them."""
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dprotonet.data.base import ImageData
+from dprotonet.data.birds import Birds
+from dprotonet.data.folder import folder_splits
+
+SIZE = 64
+Maker = Callable[[Path, int], ImageData]
+
+
+def folder(root: Path, size: int) -> ImageData:
+    random = np.random.default_rng(0)
+    for name in [f"{split}/{kind}/{i}.png" for split in ("train", "test") for kind in "ab" for i in range(4)]:
+        for path in (root / name, root / "masks" / name):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
+    return folder_splits(root, size=size).train
+
+
+def birds(root: Path, size: int) -> ImageData:
+    return Birds(species=4, per_species=2, split="train", seed=0, size=size)
+
+
+@pytest.fixture(params=[folder, birds])
+def maker(request: pytest.FixtureRequest) -> Maker:
+    made: Maker = request.param
+    return made
+
+
+@pytest.fixture
+def data(maker: Maker, tmp_path: Path) -> ImageData:
+    return maker(tmp_path, SIZE)
+
+
+def test_images_are_square_bytes(data: ImageData) -> None:
+    for index in range(len(data)):
+        image = data[index].image
+        assert (image.shape, image.dtype) == ((3, SIZE, SIZE), torch.uint8)
+
+
+def test_truth_and_parts_have_the_size_of_the_image(data: ImageData) -> None:
+    for sample in map(data.__getitem__, range(len(data))):
+        masks = [*sample.parts.values(), *([sample.truth] if sample.truth is not None else [])]
+        assert masks
+        assert all((mask.shape, mask.dtype) == ((SIZE, SIZE), torch.bool) for mask in masks)
+        assert sample.deciding_part is None or sample.deciding_part in sample.parts
+
+
+def test_labels_agree_with_the_samples(data: ImageData) -> None:
+    assert list(data.labels) == [data[index].label for index in range(len(data))]
+    assert set(data.labels) == set(range(len(data.classes)))
+    assert len(set(data.classes)) == len(data.classes) > 1
+
+
+def test_names_are_unique_and_agree_with_the_samples(data: ImageData) -> None:
+    names = [data.name(index) for index in range(len(data))]
+    assert len(set(names)) == len(data) > 0
+    assert names == [data[index].name for index in range(len(data))]
+
+
+def test_same_index_same_bytes(data: ImageData) -> None:
+    forwards = [data[index].image for index in range(len(data))]
+    backwards = [data[index].image for index in reversed(range(len(data)))][::-1]
+    assert all(torch.equal(one, other) for one, other in zip(forwards, backwards, strict=True))
+    assert len({image.numpy().tobytes() for image in forwards}) == len(data)
+
+
+def test_changing_a_sample_leaves_the_data_alone(data: ImageData) -> None:
+    before = data[0].image.clone()
+    data[0].image.zero_()
+    assert torch.equal(data[0].image, before)
+
+
+def test_there_is_an_end(data: ImageData) -> None:
+    with pytest.raises(IndexError):
+        data[len(data)]
+
+
+def test_fingerprint_is_stable_and_follows_the_size(maker: Maker, data: ImageData, tmp_path: Path) -> None:
+    assert maker(tmp_path, SIZE).fingerprint == data.fingerprint
+    assert maker(tmp_path, SIZE // 2).fingerprint != data.fingerprint
+
+
+def test_random_state_is_left_alone(data: ImageData) -> None:
+    torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()  # type: ignore[index]
+    data[0]
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert (np.random.get_state()[1] == numpy_state).all()  # type: ignore[index]
+
+
+def test_can_be_sent_to_a_worker(data: ImageData) -> None:
+    copy: ImageData = pickle.loads(pickle.dumps(data))
+    assert torch.equal(copy[0].image, data[0].image)
+    assert copy.fingerprint == data.fingerprint
