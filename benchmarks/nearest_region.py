@@ -1,8 +1,8 @@
 """`nearest_regions` against the literal formula: time and memory of one forward and backward pass.
 
 Literal is what the field writes: ||z||² - 2 z·p + ||p||², clamped at 0, smallest over regions, with autograd
-keeping the whole (B, R, P). Time: both alternate in one process. Memory: each in a fresh process, as the growth
-of its resident high-water mark (`ru_maxrss`) over the step, inputs already allocated and libraries warm.
+keeping the whole (B, R, P). Time: both alternate in one process. Memory: each in a fresh process, as the
+growth of its resident high-water mark (`ru_maxrss`) over the step, inputs allocated and libraries warm.
 """
 
 import argparse

@@ -1,1 +1,55 @@
-"""DProtoNet: image classifiers that show their reasons."""
+"""DProtoNet: image classifiers that show their reasons.
+
+    import dprotonet as dp
+    model = dp.load("runs/birds")
+    prediction = model.predict("bird.png")   # class, probabilities, evidence
+
+Names are imported when they are first used, so that `import dprotonet` stays light.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "load": "dprotonet.experiment.api",
+    "train": "dprotonet.experiment.api",
+    "Model": "dprotonet.experiment.model",
+    "Prediction": "dprotonet.experiment.model",
+    "EvidenceItem": "dprotonet.experiment.model",
+    "Config": "dprotonet.config",
+    "DProtoNet": "dprotonet.network",
+    "Birds": "dprotonet.data.birds",
+    "UserError": "dprotonet.errors",
+}
+__all__ = [  # spelt out for type checkers; the same names as _HOME
+    "Birds",
+    "Config",
+    "DProtoNet",
+    "EvidenceItem",
+    "Model",
+    "Prediction",
+    "UserError",
+    "__version__",
+    "load",
+    "train",
+]
+
+if TYPE_CHECKING:
+    from dprotonet.config import Config
+    from dprotonet.data.birds import Birds
+    from dprotonet.errors import UserError
+    from dprotonet.experiment.api import load, train
+    from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+    from dprotonet.network import DProtoNet
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dprotonet' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

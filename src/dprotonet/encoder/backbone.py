@@ -54,7 +54,9 @@ class BackboneSpec:
         """Read `timm:NAME[:WEIGHTS]`; the path may contain colons."""
         library, *rest = text.strip().split(":", 2)
         if library != "timm" or not rest:
-            spelling = ":".join([library, *rest]) if library != "timm" else "NAME"
+            # A bare name, or torchvision's: its names (resnet50, vgg19, densenet121) are timm's too.
+            words = [word for word in (library, *rest) if word not in ("timm", "torchvision")]
+            spelling = ":".join(words) or "NAME"
             raise UserError(f"backbone '{text}' lacks its library; write timm:{spelling}")
         return cls(*rest)
 
@@ -131,12 +133,12 @@ def _built(spec: BackboneSpec, in_channels: int, image_size: int) -> nn.Module:
         settings["pretrained_cfg_overlay"] = overlay
     try:
         return _sized(spec.name, settings, image_size)
-    except _SIZE_MISTAKES as error:
-        raise _size_error(spec.name, image_size, error) from error
-    except Exception as error:  # whatever the hub's library raises
-        if not hub:
-            raise
-        raise sources.hub_error(spec.name, error) from error
+    except Exception as error:  # by the hub's library: any kind; by timm's constructors: size mistakes
+        if isinstance(error, _SIZE_MISTAKES) and not isinstance(error, OSError):
+            raise _size_error(spec.name, image_size, error) from error
+        if hub:
+            raise sources.hub_error(spec.name, error) from error
+        raise
 
 
 def _sized(name: str, settings: dict[str, Any], image_size: int) -> nn.Module:

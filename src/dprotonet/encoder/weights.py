@@ -280,7 +280,7 @@ def _orders(names: list[str]) -> Iterator[list[str]]:
     if names != sorted(names):  # a sorted file has forgotten the order of its layers
         yield names
     if _numbered(names):
-        yield sorted(names, key=lambda name: [int(part) if part else -1 for part in re.findall(r"\d*", name)])
+        yield sorted(names, key=lambda name: [int(number) for number in re.findall(r"\d+", name)])
 
 
 def _numbered(names: list[str]) -> bool:

@@ -36,7 +36,14 @@ def nearest_regions(regions: Tensor, prototypes: Tensor) -> Nearest:
 
 def chosen_regions(regions: Tensor, region: Tensor) -> Tensor:
     """The region vectors (B, P, D) that `region` (B, P) names."""
-    return regions.gather(1, region.unsqueeze(-1).expand(-1, -1, regions.shape[-1]))
+    chosen = regions.flatten(0, 1).index_select(0, _rows(regions, region))
+    return chosen.unflatten(0, region.shape)
+
+
+def _rows(regions: Tensor, region: Tensor) -> Tensor:
+    """Where the named regions are once images and regions are one axis, (B·P,)."""
+    first = torch.arange(len(regions), device=regions.device) * regions.shape[1]
+    return (region + first.unsqueeze(1)).flatten()
 
 
 def _images_a_block(regions: Tensor, prototypes: Tensor) -> int:
@@ -45,10 +52,16 @@ def _images_a_block(regions: Tensor, prototypes: Tensor) -> int:
 
 
 def _search(regions: Tensor, prototypes: Tensor) -> Tensor:
-    """Argmin over regions of ||z||² - 2 z·p, (b, P); ||p||² is the same for all regions."""
-    squares = regions.square().sum(-1).unsqueeze(1)  # (b, 1, R)
-    many = prototypes.expand(len(regions), -1, -1)
-    return torch.baddbmm(squares, many, regions.transpose(1, 2), alpha=-2).argmin(dim=-1)
+    """Argmin over regions of ||z||² - 2 z·p, (b, P), the first of equals; ||p||² is the same for all regions.
+
+    The mean region c of an image is taken off first, z = c + o: what remains, o·(z + c) - 2 o·p, differs by a
+    constant and rounds at the scale of the differences between regions, not of the regions themselves.
+    """
+    mean = regions.mean(dim=1, keepdim=True)
+    offset = regions - mean
+    lengths = (offset * (regions + mean)).sum(-1)  # (b, R)
+    gap = torch.addmm(lengths.flatten(), prototypes, offset.flatten(0, 1).T, alpha=-2)  # (P, b·R)
+    return gap.unflatten(1, lengths.shape).min(dim=-1).indices.T
 
 
 class _NearestRegions(torch.autograd.Function):
@@ -58,7 +71,7 @@ class _NearestRegions(torch.autograd.Function):
         for block in regions.split(_images_a_block(regions, prototypes)):
             index = _search(block, prototypes)
             # Measured anew from the difference: the expanded square cancels badly near zero.
-            distances.append((chosen_regions(block, index) - prototypes).square().sum(-1))
+            distances.append(chosen_regions(block, index).sub_(prototypes).square_().sum(-1))
             indices.append(index)
         region = torch.cat(indices)
         ctx.save_for_backward(regions, prototypes, region)
@@ -69,13 +82,14 @@ class _NearestRegions(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: FunctionCtx, grad: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
         regions, prototypes, region = ctx.saved_tensors  # type: ignore[attr-defined]
-        grad_regions = torch.zeros_like(regions)
+        grad_regions = torch.zeros_like(regions, memory_format=torch.contiguous_format)
         grad_prototypes = torch.zeros_like(prototypes)
         size = _images_a_block(regions, prototypes)
         for first in range(0, len(regions), size):
-            rows = slice(first, first + size)
-            pull = (chosen_regions(regions[rows], region[rows]) - prototypes) * (2 * grad[rows]).unsqueeze(-1)
+            block = slice(first, first + size)
+            pull = chosen_regions(regions[block], region[block]).sub_(prototypes)
+            pull.mul_((2 * grad[block]).unsqueeze(-1))  # (b, P, D)
             grad_prototypes -= pull.sum(0)
-            where = region[rows].unsqueeze(-1).expand_as(pull)
-            grad_regions[rows].scatter_add_(1, where, pull)
+            rows = _rows(regions[block], region[block]).unsqueeze(-1).expand(-1, pull.shape[-1])
+            grad_regions[block].flatten(0, 1).scatter_add_(0, rows, pull.flatten(0, 1))
         return grad_regions, grad_prototypes

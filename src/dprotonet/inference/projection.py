@@ -19,7 +19,7 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Sources:
-    """Where each prototype's nearest own-class region is: all (P,); index is NOTHING if a class had no image."""
+    """Each prototype's nearest own-class region: all (P,); index is NOTHING if its class had no image."""
 
     distances: Tensor
     index: Tensor
@@ -77,7 +77,9 @@ class MultiImageMean:
         if not len(wanted):
             return
         space = self.prototypes.similarity.space
-        nearest = nearest_regions(space(regions), space(self.prototypes.vectors[wanted])).region  # e_r, Eq. (9)
+        nearest = nearest_regions(
+            space(regions), space(self.prototypes.vectors[wanted])
+        ).region  # e_r, Eq. (9)
         belongs = index.unsqueeze(1) == self.sources.index[wanted]  # (B, wanted)
         view, which = belongs.nonzero(as_tuple=True)
         chosen = regions[view, nearest[view, which]].cpu().double()

@@ -164,7 +164,7 @@ class Engine:
         return WholeObjective(self.network, self.loss), self.train_views
 
     def _head_setting(self) -> tuple[nn.Module, ViewSource]:
-        """Only the head learns: the scores of the training views are the same in every epoch, so take them once."""
+        """Only the head learns: scores do not change from epoch to epoch, so they are taken once."""
         objective = HeadObjective(self.network.head, self.loss, prototype_class=self.network.prototype_class)
         return objective, self._score_views()
 

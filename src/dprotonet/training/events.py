@@ -20,7 +20,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """An epoch ended. `epoch` counts warm and joint epochs; last-layer epochs share the number of their push."""
+    """An epoch ended. `epoch` counts warm and joint epochs; last-layer epochs share their push's number."""
 
     phase: str
     epoch: int

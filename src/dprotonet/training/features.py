@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -65,14 +66,13 @@ class FeatureCache:
         facts = [self.views.data.fingerprint, str(self.views.normalise), augment, str(self.views.seed)]
         digest = hashlib.blake2b("\n".join([*facts, str(self.augmentations)]).encode(), digest_size=16)
         for name, tensor in self.backbone.state_dict().items():
-            digest.update(
-                name.encode() + tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-            )
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
         return digest.hexdigest()
 
     def build(self) -> Iterator[tuple[int, int]]:
         """Compute what is not there yet, yielding (views done, views in all)."""
-        path, total = self._path(), len(self.views) * (1 + self.augmentations)
+        path, total = self.path, len(self.views) * (1 + self.augmentations)
         if path.exists() and self._holds(path):
             yield total, total
             return
@@ -86,9 +86,10 @@ class FeatureCache:
             temporary.unlink(missing_ok=True)
 
     def open(self) -> FeatureViews:
-        return FeatureViews(np.load(self._path(), mmap_mode="r"), self.views.labels)
+        return FeatureViews(np.load(self.path, mmap_mode="r"), self.views.labels)
 
-    def _path(self) -> Path:
+    @cached_property
+    def path(self) -> Path:
         return self.folder / f"{self.key()}.npy"
 
     def _facts(self, total: int) -> dict[str, object]:
@@ -116,7 +117,8 @@ class FeatureCache:
         half: np.ndarray = self.backbone(inputs.to(self.device)).half().cpu().numpy()
         if not np.isfinite(half).all():
             raise ComputationError(
-                "the backbone's features do not fit half precision; train with --mode joint, or another backbone"
+                "the backbone's features do not fit half precision; "
+                "train with --mode joint, or choose another backbone"
             )
         return half
 
@@ -125,8 +127,8 @@ class FeatureCache:
         try:
             kept = np.load(path, mmap_mode="r")
             fits = kept.shape[:2] == (len(self.views), 1 + self.augmentations)
-            rows = np.linspace(0, len(self.views) - 1, _CHECKED_ROWS, dtype=int) if fits else []
-            fits = fits and all(self._same(kept, int(row)) for row in rows)
+            rows = np.linspace(0, len(self.views) - 1, _CHECKED_ROWS, dtype=int).tolist()
+            fits = fits and all(self._same(kept, row) for row in rows)
         except (OSError, ValueError, EOFError):
             fits = False
         if not fits:

@@ -43,7 +43,7 @@ Stage = Phase | Push
 def plan(
     rates: LearningRates, *, epochs: int = 40, warm: int = 5, push_every: int = 10, last_layer: int = 20
 ) -> tuple[Stage, ...]:
-    """Warm epochs, then joint ones; after every `push_every` epochs a push and `last_layer` epochs of the head.
+    """Warm epochs, then joint ones; after every `push_every` a push and `last_layer` epochs of the head.
 
     `epochs` counts warm and joint epochs and is rounded up to end at a push. Following Algorithm 2 the head
     learns in every stage (ProtoPNet's code lets it rest outside the last-layer stage).

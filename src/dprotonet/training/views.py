@@ -1,4 +1,4 @@
-"""Which view of which image comes when: the key of a view is (index, variant), variant 0 being the plain image.
+"""Which view of which image comes when: a view's key is (index, variant), variant 0 the plain image.
 
 Order and augmentation are pure functions of (seed, epoch, index); processes take every n-th image of each
 batch. So neither workers nor the number of processes change what an epoch consists of.

@@ -54,7 +54,9 @@ class Masks(nn.Module):
 
     def forward(self, feature_map: Tensor) -> Tensor:
         if feature_map.shape[-2:] != self.masks.shape[-2:]:
-            raise ValueError(f"feature map {tuple(feature_map.shape)} against masks {tuple(self.masks.shape)}")
+            raise ValueError(
+                f"feature map {tuple(feature_map.shape)} against masks {tuple(self.masks.shape)}"
+            )
         features = feature_map.flatten(2)  # (B, D, hw)
         weights = self.masks.flatten(2).to(features.dtype) / features.shape[-1]  # (R, D or 1, hw)
         if weights.shape[1] == 1:

@@ -13,7 +13,9 @@ class Patches(nn.Module):
     def __init__(self, dimension: int, size: tuple[int, int], *, patch: tuple[int, int]) -> None:
         super().__init__()
         if not (1 <= patch[0] <= size[0] and 1 <= patch[1] <= size[1]):
-            raise UserError(f"patches of {patch} do not fit the {size[0]}×{size[1]} feature map; choose smaller")
+            raise UserError(
+                f"patches of {patch} do not fit the {size[0]}×{size[1]} feature map; choose smaller"
+            )
         self.dimension = dimension * patch[0] * patch[1]
         self.size = size
         self.patch = patch

@@ -1,0 +1,82 @@
+"""`dprotonet evaluate`: how good a run is on a split."""
+
+import json
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.cli.parse import parsed
+
+
+@dataclass(frozen=True)
+class EvaluateArguments:
+    """Accuracy, balanced accuracy, recall per class, AUROC (two classes), confusion matrix as a picture."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    data: str | None = None
+    """Another data set with the same classes (default: the one the run was trained on)."""
+    split: Literal["train", "val", "test"] = "test"
+    out: Path | None = None
+    """Folder for the results (default: RUN/evaluation)."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    allow_leaks: bool = False
+    """Go on although the same image is in two splits of --data."""
+    workers: int = 0
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(EvaluateArguments, words, command="evaluate")
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
+    from dprotonet.experiment.model import Model
+
+    console = stderr_console()
+    model = Model.load(arguments.run)
+    stored = model.config.data
+    data = replace(
+        stored, data=arguments.data or stored.data, allow_leaks=stored.allow_leaks or arguments.allow_leaks
+    )
+    with Reporter(console) as reporter:
+        evaluation = evaluate_model(
+            model,
+            data,
+            split=arguments.split,
+            workers=arguments.workers,
+            on_scan=lambda done, total: reporter.advance("scan", done, total),
+            on_batch=lambda done, total: reporter.advance("evaluating", done, total),
+        )
+    folder = arguments.out or arguments.run / "evaluation"
+    picture = save_evaluation(evaluation, folder)
+    summary = {"run": str(arguments.run), "data": data.data, **evaluation.summary(), "picture": str(picture)}
+    if arguments.json:
+        json.dump(summary, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        print_summary(summary)
+
+
+def print_summary(summary: dict[str, Any]) -> None:
+    """The numbers as a table on stdout."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{summary['run']} on {summary['data']} ({summary['split']})", min_width=40)
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_row("images", str(summary["images"]))
+    for name in ("accuracy", "balanced_accuracy", "auroc"):
+        if summary[name] is not None:
+            table.add_row(
+                name.replace("_", " "), f"{summary[name]:.1%}" if name != "auroc" else f"{summary[name]:.4f}"
+            )
+    table.add_section()
+    for name, recall in summary["per_class"].items():
+        table.add_row(f"recall of {name}", "no images" if recall is None else f"{recall:.1%}")
+    console = Console()
+    console.print(table)
+    console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True)

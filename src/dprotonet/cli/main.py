@@ -1,0 +1,75 @@
+"""`dprotonet COMMAND`: finds the command's file, and turns errors into one line and an exit code.
+
+Commands are imported when they are called, so that `dprotonet --help` does not wait for torch.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+
+from dprotonet.errors import ComputationError, UserError
+
+COMMANDS = {
+    "train": "train a DProtoNet on the built-in birds or a folder of images",
+    "evaluate": "accuracy, confusion matrix and more of a trained run",
+    "predict": "classify images and show the evidence",
+    "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 for success, 2 for a user's mistake, 1 for a failed computation."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    if not words or words[0] in ("-h", "--help"):
+        print(_usage())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        from dprotonet import __version__
+
+        print(f"dprotonet {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        return _fail(_unknown_command(words[0]), 2)
+    return _guarded(words[0], words[1:])
+
+
+def _guarded(command: str, words: list[str]) -> int:
+    try:
+        import_module(f"dprotonet.cli.{command}").main(words)
+    except UserError as error:
+        return _fail(str(error), 2)
+    except ComputationError as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted; a training run goes on with --resume", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `head` does
+    except OSError as error:
+        return _fail(f"{error.strerror or error}: {error.filename or 'no file named'}", 2)
+    return 0
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"dprotonet: {' '.join(message.split())}", file=sys.stderr)
+    return code
+
+
+def _unknown_command(word: str) -> str:
+    close = get_close_matches(word, COMMANDS, n=1)
+    hint = f"did you mean '{close[0]}'? " if close else ""
+    return f"unknown command '{word}'; {hint}commands: {', '.join(COMMANDS)}"
+
+
+def _usage() -> str:
+    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
+    head = "usage: dprotonet COMMAND [options]\n\nImage classifiers that show their reasons.\n\ncommands:\n"
+    return head + "\n".join(lines) + "\n\n`dprotonet COMMAND --help` lists the options of a command."
+
+
+def script() -> None:
+    """Entry point of the console script."""
+    sys.exit(main())

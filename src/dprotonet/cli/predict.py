@@ -1,0 +1,111 @@
+"""`dprotonet predict`: classify images and say why."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.model import Model, Prediction
+
+
+@dataclass(frozen=True)
+class PredictArguments:
+    """Classify images and list the prototypes that decided. A broken image is reported, the others go on."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Image files."""
+    top: int = 5
+    """How many prototypes to list for each image; the rest is summed up."""
+    out: Path | None = None
+    """Also save a picture of the evidence for each image into this folder."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    batch_size: int = 32
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(PredictArguments, words, command="predict")
+    if not arguments.images:
+        raise UserError("no image given; usage: dprotonet predict RUN IMAGE…")
+    if arguments.top < 1 or arguments.batch_size < 1:
+        raise UserError("--top and --batch-size must be at least 1")
+    from dprotonet.experiment.model import Model
+
+    model = Model.load(arguments.run)
+    predictions, skipped = _predictions(model, arguments)
+    if arguments.out is not None:
+        _save_pictures(model, predictions, arguments.out)
+    if arguments.json:
+        content = {"predictions": [as_json(item, arguments.top) for item in predictions], "skipped": skipped}
+        json.dump(content, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        _show(predictions, arguments.top)
+    if skipped and not predictions:
+        raise UserError(f"no image could be read; the first: {next(iter(skipped.values()))}")
+
+
+def _predictions(model: "Model", arguments: PredictArguments) -> tuple[list["Prediction"], dict[str, str]]:
+    """Predictions in order, batch by batch, and the images that could not be read with the reason."""
+    readable, skipped = [], {}
+    for path in arguments.images:
+        try:
+            model.pixels(path)
+            readable.append(path)
+        except UserError as error:
+            skipped[str(path)] = str(error)
+            print(f"dprotonet: skipped: {error}", file=sys.stderr)
+    batches = [
+        readable[start : start + arguments.batch_size]
+        for start in range(0, len(readable), arguments.batch_size)
+    ]
+    return [item for batch in batches for item in model.predict_many(batch)], skipped
+
+
+def as_json(prediction: "Prediction", top: int) -> dict[str, Any]:
+    """A prediction with its `top` evidence; `rest` is what the other prototypes contribute."""
+    content = {key: value for key, value in asdict(prediction).items() if key != "evidence"}
+    shown = prediction.evidence[:top]
+    content["evidence"] = [asdict(item) for item in shown]
+    content["rest"] = prediction.logit - sum(item.contribution for item in shown)
+    return content
+
+
+def _show(predictions: Sequence["Prediction"], top: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    for item in predictions:
+        table = Table(title=f"{item.name}: {item.class_name} ({item.probability:.1%})", title_justify="left")
+        for column in ("looks like", "from", "similarity", "× weight", "= points"):
+            table.add_column(column, justify="left" if column in ("looks like", "from") else "right")
+        for row in item.evidence[:top]:
+            name = f"{row.class_name} #{row.prototype}"
+            table.add_row(
+                name, row.source, f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"
+            )
+        rest = item.logit - sum(row.contribution for row in item.evidence[:top])
+        table.add_row(f"{len(item.evidence[top:])} others", "", "", "", f"{rest:.3f}")
+        table.add_section()
+        table.add_row("logit", "", "", "", f"{item.logit:.3f}")
+        console.print(table)
+
+
+def _save_pictures(model: "Model", predictions: Sequence["Prediction"], folder: Path) -> None:
+    from dprotonet.experiment.pictures import evidence_picture, save_picture
+
+    for number, item in enumerate(predictions):
+        path = folder / f"{number:04d}-{Path(item.name).stem}.png"
+        save_picture(evidence_picture(model, item.name, item, title=Path(item.name).name), path)
+        print(f"evidence of {item.name}: {path}", file=sys.stderr)

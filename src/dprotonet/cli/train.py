@@ -1,0 +1,80 @@
+"""`dprotonet train`: from images to a run folder."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import tyro
+
+from dprotonet.cli.parse import option_value, parsed
+from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig, from_tables, read_toml
+from dprotonet.errors import UserError
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train a DProtoNet. Flags override --config FILE, which overrides the defaults."""
+
+    out: Path
+    """The run folder to make."""
+    config: Path | None = None
+    """A TOML file with the tables [data], [network] and [training]."""
+    resume: bool = False
+    """Go on with the run in --out after it was stopped."""
+    overwrite: bool = False
+    """Replace the run that is in --out."""
+    cache: Path | None = None
+    """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
+    data_: DataConfig = field(default_factory=DataConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+
+def main(words: list[str]) -> None:
+    stored = _stored(words)
+    arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
+    config = Config(arguments.data_, arguments.network, arguments.training)
+    run(config, arguments, stored)
+
+
+def run(config: Config, arguments: TrainArguments, stored: Config | None = None) -> None:
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.build import default_cache
+    from dprotonet.experiment.trainer import Trainer, changed_keys
+
+    changed = changed_keys(stored, config) if stored is not None else []
+    if changed:
+        raise UserError(f"--resume cannot change {', '.join(changed)}; train into another --out instead")
+    console = stderr_console()
+    with Reporter(console) as reporter:
+        trainer = Trainer(
+            config,
+            arguments.out,
+            resume=arguments.resume,
+            overwrite=arguments.overwrite,
+            cache=arguments.cache or default_cache(),
+            on_scan=lambda done, total: reporter.advance("scan", done, total),
+        )
+        reporter.watch(trainer.run())
+    console.print(f"the run is in {arguments.out}; next: dprotonet evaluate {arguments.out}")
+
+
+def _stored(words: list[str]) -> Config | None:
+    """With --resume, the config that the run was started with."""
+    if "--resume" not in words:
+        return None
+    out = option_value(words, "--out")
+    path = Path(out or "") / "config.toml"
+    if out is None or not path.is_file():
+        raise UserError(f"--resume: {out or 'no --out'} is not a run folder; start without --resume")
+    return from_tables(Config, read_toml(path), where="")
+
+
+def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
+    file = option_value(words, "--config")
+    if stored is None and file is None:
+        return None
+    if file is not None and stored is not None:
+        raise UserError("--resume takes the config of the run; leave --config out")
+    config = stored or from_tables(Config, read_toml(Path(str(file))), where="")
+    blank = TrainArguments(out=tyro.MISSING)
+    return replace(blank, data_=config.data, network=config.network, training=config.training)

@@ -1,0 +1,187 @@
+"""Strings and numbers of a config become objects."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedDataParallelKwargs
+from torch import Tensor, nn
+
+from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
+from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.birds import bird_splits
+from dprotonet.data.folder import folder_splits
+from dprotonet.data.transforms import Normalise
+from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
+from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.regions import Masks, Patches, Points, spatial_masks, uniform_masks
+from dprotonet.encoder.shaping import Shaping
+from dprotonet.errors import UserError
+from dprotonet.inference.head import Head
+from dprotonet.inference.losses import PrototypeLoss
+from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
+from dprotonet.network import DProtoNet
+from dprotonet.training.phases import LearningRates, Stage, plan
+
+Progress = Callable[[int, int], None]
+
+
+def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Splits:
+    """`birds` or `folder:PATH` as train, val and test."""
+    kind, _, path = config.data.partition(":")
+    if kind == "birds" and not path:
+        return bird_splits(
+            species=config.species,
+            train_per_species=config.train_per_species,
+            val_per_species=config.val_per_species,
+            test_per_species=config.test_per_species,
+            seed=config.data_seed,
+            size=config.image_size,
+        )
+    if kind == "folder" and path:
+        return folder_splits(
+            Path(path).expanduser(),
+            size=config.image_size,
+            val_fraction=config.val_fraction,
+            seed=config.data_seed,
+            allow_leaks=config.allow_leaks,
+            on_progress=on_progress,
+        )
+    raise UserError(f"--data {config.data}: unknown data set; use birds or folder:PATH")
+
+
+def build_network(config: NetworkConfig, *, classes: int, image_size: int, pretrained: bool) -> DProtoNet:
+    """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded."""
+    spec = BackboneSpec.parse(config.backbone)
+    wanted = spec if pretrained else BackboneSpec(spec.name, "none")
+    backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
+    shaping = Shaping(backbone.channels, config.dimension)
+    regions = build_regions(config, backbone.feature_size(image_size))
+    prototypes = Prototypes(
+        classes, config.prototypes_per_class, regions.dimension, similarity=build_similarity(config)
+    )
+    return DProtoNet(Encoder(backbone, shaping, regions), prototypes, Head(prototypes.prototype_class))
+
+
+def build_regions(config: NetworkConfig, size: tuple[int, int]) -> Masks | Points | Patches:
+    if config.regions == "points":
+        return Points(config.dimension, size)
+    if config.regions == "patches":
+        return Patches(config.dimension, size, patch=config.patch)
+    return Masks(_masks(config, size), dimension=config.dimension)
+
+
+def _masks(config: NetworkConfig, size: tuple[int, int]) -> Tensor:
+    if config.mask_style == "uniform":
+        return uniform_masks(config.masks, config.dimension, size, seed=config.mask_seed)
+    if config.mask_style == "spatial":
+        return spatial_masks(config.masks, size, seed=config.mask_seed, grid=config.mask_grid)
+    return _masks_from_file(Path(config.mask_file).expanduser(), size)
+
+
+def _masks_from_file(path: Path, size: tuple[int, int]) -> Tensor:
+    try:
+        masks = torch.from_numpy(np.load(path, allow_pickle=False)).float()
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(f"--mask-file {path} cannot be read as an .npy array: {error}") from None
+    if masks.ndim != 4 or masks.shape[-2:] != size:
+        raise UserError(
+            f"--mask-file {path} has shape {tuple(masks.shape)}; "
+            f"the feature map needs (R, D or 1, {size[0]}, {size[1]})"
+        )
+    return masks
+
+
+def build_similarity(config: NetworkConfig) -> Similarity:
+    return LogSimilarity(config.epsilon) if config.similarity == "log" else CosineSimilarity()
+
+
+def build_normalise(backbone: nn.Module, channels: int) -> Normalise:
+    assert isinstance(backbone, Backbone)
+    return Normalise(tuple(backbone.mean), tuple(backbone.std), channels=channels)
+
+
+def build_stages(config: TrainingConfig) -> tuple[Stage, ...]:
+    backbone_rate = 0.0 if config.mode == "frozen" else config.rate_backbone
+    rates = LearningRates(backbone_rate, config.rate_shaping, config.rate_prototypes, config.rate_head)
+    return plan(
+        rates,
+        epochs=config.epochs,
+        warm=config.warm_epochs,
+        push_every=config.push_every,
+        last_layer=config.last_layer_epochs,
+    )
+
+
+def build_loss(config: TrainingConfig) -> PrototypeLoss:
+    return PrototypeLoss(config.cluster, config.separation, config.foreign)
+
+
+def build_accelerator(config: TrainingConfig) -> Accelerator:
+    """One process or many: accelerate finds out from the environment (torchrun, accelerate launch)."""
+    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
+    return Accelerator(mixed_precision=config.mixed_precision, kwargs_handlers=[unused])
+
+
+def default_cache() -> Path:
+    """Where frozen features are kept: DPROTONET_CACHE, or the user's cache folder."""
+    base = os.environ.get("DPROTONET_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "dprotonet"
+    )
+    return Path(base) / "features"
+
+
+_LEAST = {
+    "species": 2,
+    "image_size": 32,
+    "dimension": 1,
+    "masks": 1,
+    "mask_grid": 1,
+    "prototypes_per_class": 1,
+    "epochs": 1,
+    "warm_epochs": 0,
+    "push_every": 1,
+    "last_layer_epochs": 0,
+    "patience": 1,
+    "batch_size": 1,
+    "push_images": 1,
+    "augmentations": 0,
+    "workers": 0,
+}
+
+
+def check_config(config: Config) -> None:
+    """Numbers that no network could be built or trained from."""
+    values = {**vars(config.data), **vars(config.network), **vars(config.training)}
+    for name, least in _LEAST.items():
+        if values[name] < least:
+            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be at least {least}")
+    for name in ("rate_shaping", "rate_prototypes", "rate_head", "epsilon"):
+        if not values[name] > 0:
+            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
+    if config.network.mask_style == "file" and not config.network.mask_file:
+        raise UserError("--mask-style file needs --mask-file with an .npy array")
+
+
+def check_data(train: ImageData, prototypes_per_class: int) -> None:
+    """Enough classes and enough images for the prototypes asked for."""
+    if len(train.classes) < 2:
+        raise UserError(
+            f"only one class, '{train.classes[0]}'; a classifier needs at least two class folders"
+        )
+    counts = _counts(train.labels, len(train.classes))
+    fewest = min(range(len(counts)), key=counts.__getitem__)
+    if counts[fewest] < prototypes_per_class:
+        raise UserError(
+            f"class '{train.classes[fewest]}' has {counts[fewest]} training images, fewer than its "
+            f"{prototypes_per_class} prototypes; add images or use "
+            f"--prototypes-per-class {max(counts[fewest], 1)}"
+        )
+
+
+def _counts(labels: Sequence[int], classes: int) -> list[int]:
+    return np.bincount(np.asarray(labels), minlength=classes).tolist()

@@ -1,0 +1,88 @@
+"""What the demo shows after training: both accuracies and four pictures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.transforms import Augment
+from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.evaluation import Evaluation, save_evaluation
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.pictures import curve_picture, evidence_pictures, prototypes_picture, save_picture
+from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.trainer import Trainer, finished
+from dprotonet.training.evaluation import evaluate
+from dprotonet.training.features import FeatureViews
+from dprotonet.training.probe import LinearProbe, fit_probe
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Looks at what a frozen-mode trainer has made."""
+
+    trainer: Trainer
+
+    def results(self, on_progress: Progress | None = None) -> dict[str, Any]:
+        """Test accuracy of DProtoNet and of the linear probe on the same features; where the pictures are."""
+        model = Model.load(self.trainer.out)
+        splits = build_splits(self.trainer.config.data)
+        accelerator = Accelerator()
+        test = self.features(model, splits.test, accelerator=accelerator, on_progress=on_progress)
+        predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
+        evaluation = Evaluation("test", model.classes, predictions)
+        probe = self._probe(model, splits, accelerator)
+        return {
+            "run": str(self.trainer.out),
+            "accuracy": predictions.accuracy,
+            "probe_accuracy": probe.predictions(test).accuracy,
+            "pictures": self._pictures(model, evaluation, splits.test),
+        }
+
+    def features(
+        self, model: Model, data: ImageData, *, accelerator: Accelerator, on_progress: Progress | None = None
+    ) -> FeatureViews:
+        """Plain features of a split, cached like those of training."""
+        views = self.trainer.views(model.network, data)
+        return finished(self.trainer.frozen(views, model.network, accelerator, 0), on_progress)
+
+    def _probe(self, model: Model, splits: Splits, accelerator: Accelerator) -> LinearProbe:
+        count = self.trainer.config.training.augmentations
+        views = self.trainer.views(model.network, splits.train, augment=Augment())
+        train = finished(self.trainer.frozen(views, model.network, accelerator, count))
+        val = self.features(model, splits.val, accelerator=accelerator)
+        return fit_probe(train, val, classes=len(model.classes))
+
+    def _pictures(self, model: Model, evaluation: Evaluation, test: ImageData) -> dict[str, str]:
+        folder = self.trainer.out / "pictures"
+        images = _telling_images(evaluation, count=3)
+        predictions = model.predict_many([test[index].image for index in images])
+        titles = [f"{test.name(index)}: truly a {test.classes[test.labels[index]]}" for index in images]
+        sheets = {
+            "prototypes": prototypes_picture(model),
+            "evidence": evidence_pictures(
+                model, [test[index].image for index in images], predictions, titles
+            ),
+            "learning curve": curve_picture(RunFolder(self.trainer.out)),
+        }
+        paths = {name: folder / f"{name.replace(' ', '-')}.png" for name in sheets}
+        for name, sheet in sheets.items():
+            save_picture(sheet, paths[name])
+        confusion: Path = save_evaluation(evaluation, self.trainer.out / "evaluation")
+        return {**{name: str(path) for name, path in paths.items()}, "confusion matrix": str(confusion)}
+
+
+def _telling_images(evaluation: Evaluation, *, count: int) -> list[int]:
+    """The surest right answers of different classes, and one mistake if there is one."""
+    logits, labels = evaluation.predictions.logits, evaluation.predictions.labels
+    sure, guess = logits.softmax(1).max(1)
+    wrong = (guess != labels).nonzero().squeeze(1).tolist()
+    right = sorted((guess == labels).nonzero().squeeze(1).tolist(), key=lambda index: -float(sure[index]))
+    first_of_class = {int(labels[index]): index for index in reversed(right)}
+    chosen = list(first_of_class.values())[: count - bool(wrong)]
+    return chosen + wrong[:1]

@@ -1,0 +1,109 @@
+"""How good a trained model is on a split: numbers for people and programs."""
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from dprotonet.config import DataConfig
+from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.transforms import Views
+from dprotonet.errors import UserError
+from dprotonet.experiment.build import build_accelerator, build_splits
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.pictures import save_picture
+from dprotonet.figures import confusion_figure
+from dprotonet.metrics.classification import accuracy, auroc, balanced_accuracy, recall_per_class
+from dprotonet.training.checkpoint import write_text
+from dprotonet.training.evaluation import Predictions, evaluate
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of a classifier on one split."""
+
+    split: str
+    classes: Sequence[str]
+    predictions: Predictions
+
+    @property
+    def confusion(self) -> Tensor:
+        return self.predictions.confusion
+
+    def summary(self) -> dict[str, Any]:
+        """Plain numbers; None where a measure is undefined (NaN is not JSON)."""
+        confusion = self.confusion
+        return {
+            "split": self.split,
+            "images": int(confusion.sum()),
+            "accuracy": _number(accuracy(confusion)),
+            "balanced_accuracy": _number(balanced_accuracy(confusion)),
+            "auroc": self._auroc(),
+            "per_class": dict(
+                zip(self.classes, map(_number, recall_per_class(confusion).tolist()), strict=True)
+            ),
+            "confusion": confusion.tolist(),
+        }
+
+    def _auroc(self) -> float | None:
+        if len(self.classes) != 2:
+            return None
+        probability = self.predictions.logits.double().softmax(1)[:, 1]
+        return _number(auroc(probability, self.predictions.labels == 1))
+
+
+def evaluate_model(
+    model: Model,
+    data: DataConfig,
+    *,
+    split: str = "test",
+    workers: int = 0,
+    on_scan: Callable[[int, int], None] | None = None,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Run the model over a split of a data set that has the classes it was trained on."""
+    images = choose_split(build_splits(data, on_scan), split)
+    if tuple(images.classes) != model.classes:
+        raise UserError(_other_classes(model.classes, images.classes))
+    accelerator = build_accelerator(model.config.training)
+    views = Views(images, model.normalise, augment=None, seed=0)
+    network = model.network.to(accelerator.device)
+    predictions = evaluate(network, views, accelerator=accelerator, workers=workers, on_batch=on_batch)
+    return Evaluation(split, model.classes, predictions)
+
+
+def choose_split(splits: Splits, split: str) -> ImageData:
+    if split not in SPLITS:
+        raise UserError(f"--split {split}: choose one of {', '.join(SPLITS)}")
+    images: ImageData = getattr(splits, split)
+    return images
+
+
+def _other_classes(known: Sequence[str], found: Sequence[str]) -> str:
+    odd = sorted(set(known) ^ set(found))
+    return (
+        f"the data has {len(found)} classes, the model {len(known)}; they differ in "
+        f"{', '.join(odd[:5]) or 'order'}; evaluate on data with the classes it was trained on"
+    )
+
+
+def _number(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def save_evaluation(evaluation: Evaluation, folder: Path) -> Path:
+    """Numbers as JSON and the confusion matrix as a picture, whose path is returned."""
+    folder.mkdir(parents=True, exist_ok=True)
+    summary = json.dumps(evaluation.summary(), indent=1, ensure_ascii=False)
+    write_text(folder / f"{evaluation.split}.json", summary)
+    title = f"{evaluation.split}: accuracy {evaluation.predictions.accuracy:.1%}"
+    picture = confusion_figure(evaluation.confusion, classes=evaluation.classes, title=title)
+    path = folder / f"{evaluation.split}-confusion.png"
+    save_picture(picture, path)
+    return path

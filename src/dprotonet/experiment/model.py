@@ -1,0 +1,169 @@
+"""A trained DProtoNet with its class names and prototypes: what `dprotonet.load` returns."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import ModelHubMixin, snapshot_download
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.config import Config
+from dprotonet.data.image import image_from_pil, read_image
+from dprotonet.data.transforms import Normalise
+from dprotonet.errors import UserError
+from dprotonet.experiment.build import build_network, build_normalise
+from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
+from dprotonet.network import DProtoNet
+
+ImageLike = str | PathLike[str] | Image.Image | Tensor
+
+
+@dataclass(frozen=True)
+class EvidenceItem:
+    """One prototype's part in a decision: similarity × weight = contribution to the class's logit."""
+
+    prototype: int
+    class_name: str
+    source: str
+    similarity: float
+    weight: float
+    contribution: float
+    region: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the network says of one image, and why. The contributions of all evidence sum to `logit`."""
+
+    name: str
+    class_name: str
+    label: int
+    probability: float
+    probabilities: Mapping[str, float]
+    logit: float
+    evidence: tuple[EvidenceItem, ...]  # of every prototype, the largest contribution first
+
+
+class Model(ModelHubMixin):
+    """Predicts with reasons. `save_pretrained` and `from_pretrained` follow huggingface_hub."""
+
+    def __init__(
+        self,
+        network: DProtoNet,
+        *,
+        config: Config,
+        classes: Sequence[str],
+        prototypes: Sequence[PrototypeRecord],
+    ) -> None:
+        self.network = network.eval()
+        self.config = config
+        self.classes = tuple(classes)
+        self.prototypes = tuple(prototypes)
+        self.folder: Path | None = None
+
+    @classmethod
+    def load(cls, folder: str | PathLike[str], *, device: str | torch.device | None = None) -> "Model":
+        """A model from its run folder, on `device` (the CPU unless named)."""
+        run = RunFolder(Path(folder).expanduser())
+        config = run.read_config()
+        classes, records = run.read_prototypes()
+        network = build_network(
+            config.network, classes=len(classes), image_size=config.data.image_size, pretrained=False
+        )
+        run.load_weights(network)
+        if len(records) != len(network.prototypes.vectors):
+            raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
+        model = cls(network.to(device or "cpu"), config=config, classes=classes, prototypes=records)
+        model.folder = run.path
+        return model
+
+    @property
+    def normalise(self) -> Normalise:
+        return build_normalise(self.network.encoder.backbone, self.config.network.channels)
+
+    def inputs(self, images: Iterable[ImageLike]) -> Tensor:
+        """Images (paths, PIL images or uint8 tensors) as the network wants them, (B, C, H, W)."""
+        pixels = torch.stack([self.pixels(image) for image in images])
+        return self.normalise(pixels).to(self.network.head.weight.device)
+
+    def pixels(self, image: ImageLike) -> Tensor:
+        """An image as uint8 (3, size, size)."""
+        size = self.config.data.image_size
+        if isinstance(image, Tensor):
+            if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] != 3:
+                raise UserError(
+                    f"a tensor image must be uint8 (3, H, W), not {image.dtype} {tuple(image.shape)}"
+                )
+            image = Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy())
+        if isinstance(image, Image.Image):
+            return image_from_pil(image, size=size)
+        return read_image(image, size=size)
+
+    def predict(self, image: ImageLike) -> Prediction:
+        """Class, probabilities and evidence of one image."""
+        return self.predict_many([image])[0]
+
+    @torch.no_grad()
+    def predict_many(self, images: Sequence[ImageLike]) -> list[Prediction]:
+        """The same for a batch of images."""
+        if not images:
+            return []
+        evidence = self.network.evidence(self.inputs(images))
+        logits, scores, region = evidence.logits.cpu(), evidence.scores.cpu().double(), evidence.region.cpu()
+        probabilities = logits.double().softmax(dim=1)
+        return [
+            self._prediction(image, probabilities[row], scores[row], region[row])
+            for row, image in enumerate(images)
+        ]
+
+    def _prediction(
+        self, image: ImageLike, probabilities: Tensor, scores: Tensor, region: Tensor
+    ) -> Prediction:
+        label = int(probabilities.argmax())
+        weights = self.network.head.weight[label].detach().cpu().double()
+        items = [
+            EvidenceItem(
+                record.prototype, record.class_name, record.source, score, weight, score * weight, where
+            )
+            for record, score, weight, where in zip(
+                self.prototypes, scores.tolist(), weights.tolist(), region.tolist(), strict=True
+            )
+        ]
+        items.sort(key=lambda item: -item.contribution)
+        return Prediction(
+            name=str(image) if isinstance(image, str | PathLike) else "",
+            class_name=self.classes[label],
+            label=label,
+            probability=float(probabilities[label]),
+            probabilities=dict(zip(self.classes, probabilities.tolist(), strict=True)),
+            logit=math.fsum(item.contribution for item in items),
+            evidence=tuple(items),
+        )
+
+    # ── huggingface_hub ──
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        run = RunFolder(Path(save_directory))
+        run.path.mkdir(parents=True, exist_ok=True)
+        run.write_config(self.config)
+        self._copy_sources(run.path)
+        run.write_model(self.network, self.prototypes, self.classes)
+
+    def _copy_sources(self, target: Path) -> None:
+        if self.folder is None or self.folder.resolve() == target.resolve():
+            return
+        (target / "prototypes").mkdir(exist_ok=True)
+        for name in {record.image for record in self.prototypes}:
+            (target / name).write_bytes((self.folder / name).read_bytes())
+
+    @classmethod
+    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> "Model":
+        if Path(model_id).is_dir():
+            return cls.load(model_id)
+        known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
+        return cls.load(snapshot_download(model_id, **{name: hub[name] for name in known if name in hub}))

@@ -1,0 +1,266 @@
+"""One training run from config to run folder, as a stream of events.
+
+Readers of the stream show progress; this file writes what belongs into the run folder. Only the main
+process writes.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from dprotonet.config import Config, to_tables
+from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.transforms import Augment, Views
+from dprotonet.errors import UserError
+from dprotonet.experiment.build import (
+    Progress,
+    build_accelerator,
+    build_loss,
+    build_network,
+    build_normalise,
+    build_splits,
+    build_stages,
+    check_config,
+    check_data,
+    default_cache,
+)
+from dprotonet.experiment.run_folder import RunFolder, prototype_records
+from dprotonet.network import DProtoNet
+from dprotonet.training.checkpoint import load_checkpoint, save_checkpoint
+from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
+from dprotonet.training.features import FeatureCache, FeatureViews
+from dprotonet.training.push import Pusher
+from dprotonet.training.start import starting_vectors
+from dprotonet.training.views import ViewSource
+
+logger = logging.getLogger(__name__)
+
+# These may differ when a run is resumed: they change how long or how fast, not what is learned.
+RESUMABLE = {"epochs", "patience", "workers", "tensorboard"}
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """Work before training: `what` is at `done` of `total`."""
+
+    what: str
+    done: int
+    total: int
+
+
+@dataclass
+class Trainer:
+    """Trains what `config` describes into the folder `out`."""
+
+    config: Config
+    out: Path
+    resume: bool = False
+    overwrite: bool = False
+    cache: Path = field(default_factory=default_cache)
+    on_scan: Progress | None = None
+
+    def run(self) -> Iterator[Preparing | Event]:
+        """Train to the end. After the first RoundDone the folder can be loaded."""
+        check_config(self.config)
+        folder = RunFolder(self.out)
+        splits = build_splits(self.config.data, self.on_scan)
+        check_data(splits.train, self.config.network.prototypes_per_class)
+        network = self._network(splits)
+        accelerator = build_accelerator(self.config.training)
+        self._open(folder, accelerator)
+        engine = yield from self._engine(network, splits, accelerator)
+        if self.resume and folder.checkpoint.exists():
+            extra = load_checkpoint(folder.checkpoint, engine)
+            if accelerator.is_main_process:
+                folder.cut_metrics(extra["metrics_size"])
+        else:
+            self._start(engine)
+        writer = _Writer(self, folder, network, splits.train, engine)
+        for event in engine.run(build_stages(self.config.training)):
+            if accelerator.is_main_process:
+                writer.write(event)
+            yield event
+        writer.close()
+        accelerator.wait_for_everyone()
+
+    def _network(self, splits: Splits) -> DProtoNet:
+        import torch
+
+        torch.manual_seed(self.config.training.seed)
+        return build_network(
+            self.config.network,
+            classes=len(splits.train.classes),
+            image_size=self.config.data.image_size,
+            pretrained=True,
+        )
+
+    def _open(self, folder: RunFolder, accelerator: Accelerator) -> None:
+        if accelerator.is_main_process:
+            if not self.resume:
+                folder.create(overwrite=self.overwrite)
+            elif not (folder.path / "config.toml").is_file():
+                raise UserError(f"--resume: {folder.path} is no run folder; start without --resume")
+            folder.write_config(self.config)
+            folder.write_environment()
+        accelerator.wait_for_everyone()
+
+    def _engine(
+        self, network: DProtoNet, splits: Splits, accelerator: Accelerator
+    ) -> Generator[Preparing, None, Engine]:
+        training = self.config.training
+        network.to(accelerator.device)
+        train_views, val_views = (
+            self.views(network, splits.train, augment=Augment()),
+            self.views(network, splits.val),
+        )
+        sources: tuple[ViewSource, ViewSource] = (train_views, val_views)
+        trained = network
+        if training.mode == "frozen":
+            network.encoder.backbone.requires_grad_(False)
+            train = yield from self.frozen(train_views, network, accelerator, training.augmentations)
+            val = yield from self.frozen(val_views, network, accelerator, 0)
+            sources, trained = (train, val), network.without_backbone()
+        workers = 0 if training.mode == "frozen" else training.workers
+        pusher = Pusher(accelerator, images=training.push_images, batch=training.batch_size, workers=workers)
+        settings = Settings(training.seed, training.batch_size, workers, training.patience)
+        return Engine(
+            trained,
+            sources[0],
+            sources[1],
+            accelerator,
+            pusher,
+            loss=build_loss(training),
+            settings=settings,
+        )
+
+    def views(self, network: DProtoNet, data: ImageData, augment: Augment | None = None) -> Views:
+        """Images of a split as this network wants them."""
+        normalise = build_normalise(network.encoder.backbone, self.config.network.channels)
+        return Views(data, normalise, augment=augment, seed=self.config.data.data_seed)
+
+    def frozen(
+        self, views: Views, network: DProtoNet, accelerator: Accelerator, augmentations: int
+    ) -> Generator[Preparing, None, FeatureViews]:
+        """The cached features of a split, computed now if need be (by one process of each machine)."""
+        cache = FeatureCache(
+            self.cache,
+            network.encoder.backbone,
+            views,
+            augmentations,
+            accelerator.device,
+            workers=self.config.training.workers,
+        )
+        if accelerator.is_local_main_process:
+            for done, total in cache.build():
+                yield Preparing("features", done, total)
+        accelerator.wait_for_everyone()
+        return cache.open()
+
+    def _start(self, engine: Engine) -> None:
+        vectors = starting_vectors(
+            engine.network,
+            engine.train_views,
+            seed=self.config.training.seed,
+            device=engine.accelerator.device,
+        )
+        engine.network.initialise_prototypes(vectors)
+
+
+@dataclass
+class _Writer:
+    """Puts events into the run folder."""
+
+    trainer: Trainer
+    folder: RunFolder
+    network: DProtoNet
+    train: ImageData
+    engine: Engine
+    board: Any = None
+
+    def __post_init__(self) -> None:
+        if self.trainer.config.training.tensorboard and self.engine.accelerator.is_main_process:
+            self.board = _summary_writer(self.folder.path / "tensorboard")
+
+    def write(self, event: Event) -> None:
+        if isinstance(event, StepDone):
+            return
+        record = event_record(event)
+        self.folder.append_metrics(record)
+        if self.board is not None:
+            _to_board(self.board, record)
+        if isinstance(event, RoundDone) and event.improved:
+            self._keep()
+        if not (isinstance(event, EpochDone) and event.phase == "last"):
+            extra = {"metrics_size": self.folder.metrics_size()}
+            save_checkpoint(self.folder.checkpoint, self.engine, extra)
+
+    def _keep(self) -> None:
+        """The best model so far: provenance and source images, then weights."""
+        assert self.engine.projection is not None
+        seed = self.trainer.config.data.data_seed
+        records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
+        self.folder.write_sources(self.train, records)
+        self.folder.write_model(self.network, records, self.train.classes)
+
+    def close(self) -> None:
+        if self.board is not None:
+            self.board.close()
+
+
+def finished(
+    making: Generator[Preparing, None, FeatureViews], on_step: Progress | None = None
+) -> FeatureViews:
+    """Run the making of features to its end and hand them over."""
+    while True:
+        try:
+            step = next(making)
+        except StopIteration as stop:
+            features: FeatureViews = stop.value
+            return features
+        if on_step is not None:
+            on_step(step.done, step.total)
+
+
+def event_record(event: Event) -> dict[str, Any]:
+    """An event as a line of metrics.jsonl."""
+    record: dict[str, Any] = {"event": type(event).__name__}
+    for item in fields(event):
+        value = getattr(event, item.name)
+        if item.name == "terms":
+            record.update(value)
+        elif item.name == "projection":
+            record.update(views=value.views, collapsed=int(value.collapsed.sum()))
+        else:
+            record[item.name] = value
+    return record
+
+
+def changed_keys(stored: Config, given: Config) -> list[str]:
+    """Settings in which a resumed run would differ from what was started, beyond the harmless ones."""
+    before, after = to_tables(stored), to_tables(given)
+    return [
+        key
+        for section in before
+        for key in before[section]
+        if before[section][key] != after[section][key] and key not in RESUMABLE
+    ]
+
+
+def _summary_writer(path: Path) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UserError("--tensorboard needs an extra: pip install 'dprotonet[tensorboard]'") from None
+    make: Callable[..., Any] = SummaryWriter
+    return make(str(path))
+
+
+def _to_board(board: Any, record: dict[str, Any]) -> None:
+    for name, value in record.items():
+        if name not in ("event", "epoch", "phase") and isinstance(value, int | float):
+            board.add_scalar(f"{record['event']}/{name}", value, record["epoch"])
