@@ -10,9 +10,18 @@ from dprotonet.encoder import weights
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.errors import UserError
 
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Tiny models: threads would spend their time waiting for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 # name, image size, feature map (D, h, w); the big ones at sizes that keep one forward cheap
 ARCHITECTURES = [
-    ("resnet10t", 64, (512, 2, 2)),
     ("resnet50", 64, (2048, 2, 2)),
     ("densenet121", 64, (1024, 2, 2)),
     ("tf_efficientnet_lite0", 96, (1280, 3, 3)),
@@ -59,9 +68,7 @@ def test_vgg_ends_with_its_convolutions():
     assert sum(parameter.numel() for parameter in backbone.parameters()) < 10_000_000
 
 
-@pytest.mark.parametrize(
-    "name", ["test_resnet", "test_vit", "test_convnext", "test_mambaout", "xcit_nano_12_p16_224"]
-)
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_convnext", "test_mambaout"])
 def test_a_changed_corner_changes_that_corner_of_the_map(name):
     torch.manual_seed(0)
     backbone = load_backbone(f"timm:{name}:none", image_size=128).eval()
@@ -76,7 +83,7 @@ def test_a_changed_corner_changes_that_corner_of_the_map(name):
             assert (row >= difference.shape[0] / 2, column >= difference.shape[1] / 2) == (top > 0, left > 0)
 
 
-@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "swin_s3_tiny_224"])
+@pytest.mark.parametrize("name", ["test_resnet", "test_vit", "test_mambaout"])
 def test_works_in_bfloat16(name):
     backbone = load_backbone(f"timm:{name}:none", image_size=64)
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -104,7 +111,7 @@ def test_feature_size_keeps_the_mode_of_every_part():
 def test_grey_images_have_one_mean():
     grey = load_backbone("timm:test_resnet:none", in_channels=1, image_size=64)
     assert grey(torch.rand(2, 1, 64, 64)).shape[1] == grey.channels == 96
-    assert grey.mean == pytest.approx((0.449,))
+    assert grey.mean == pytest.approx((0.5,))
     assert len(grey.std) == 1
     with pytest.raises(UserError, match="1 or 3 channels"):
         load_backbone("timm:test_resnet:none", in_channels=4)
@@ -192,7 +199,7 @@ def test_unreachable_hub_is_given_up_at_once(monkeypatch, tmp_path):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     start = time.monotonic()
-    with pytest.raises(UserError, match="could not download weights for test_resnet: .*packaged") as raised:
+    with pytest.raises(UserError, match=r"could not download weights for test_resnet: .*packaged") as raised:
         load_backbone("timm:test_resnet", image_size=64)
     assert time.monotonic() - start < 15
     assert "\n" not in str(raised.value)
@@ -212,7 +219,7 @@ def test_a_download_that_breaks_off_is_a_user_error(monkeypatch, tmp_path):
 
 
 def test_models_without_weights_say_so():
-    with pytest.raises(UserError, match="no weights for resnet26t_none|no weights for"):
+    with pytest.raises(UserError, match="no weights for vit_small_patch16_18x2_224"):
         load_backbone("timm:vit_small_patch16_18x2_224", image_size=64)
 
 

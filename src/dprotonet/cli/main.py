@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
+from dprotonet.compat import keep_freed_memory
 from dprotonet.errors import ComputationError, UserError
 
 COMMANDS = {
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _guarded(command: str, words: list[str]) -> int:
+    keep_freed_memory()
     try:
         import_module(f"dprotonet.cli.{command}").main(words)
     except UserError as error:

@@ -36,7 +36,7 @@ class Demo:
         test = self.features(model, splits.test, accelerator=accelerator, on_progress=on_progress)
         predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
         evaluation = Evaluation("test", model.classes, predictions)
-        probe = self._probe(model, splits, accelerator)
+        probe = self.probe(model, splits, accelerator)
         return {
             "run": str(self.trainer.out),
             "accuracy": predictions.accuracy,
@@ -51,7 +51,8 @@ class Demo:
         views = self.trainer.views(model.network, data)
         return finished(self.trainer.frozen(views, model.network, accelerator, 0), on_progress)
 
-    def _probe(self, model: Model, splits: Splits, accelerator: Accelerator) -> LinearProbe:
+    def probe(self, model: Model, splits: Splits, accelerator: Accelerator) -> LinearProbe:
+        """The linear probe on the features of training, its strength chosen on validation data."""
         count = self.trainer.config.training.augmentations
         views = self.trainer.views(model.network, splits.train, augment=Augment())
         train = finished(self.trainer.frozen(views, model.network, accelerator, count))

@@ -1,10 +1,10 @@
 """A heatmap laid over its image, and many images on one sheet.
 
-Heatmap images are the weighted sum of image and coloured heatmap, as in the paper's section on its decoder
-(its alpha and beta are `image_weight` and `heatmap_weight`). Blue is cold and red is hot, as in its figures.
+Heatmap images are the weighted sum of image and coloured heatmap, Eq. (18). Blue is cold and red is hot, as
+in the paper's figures.
 
-Unstated: the paper gives neither the weights nor the colour map; we take one half each, and a blue-to-red map
-whose lightness has a single peak instead of jet's bands.
+Deviation: the paper blends with alpha 0.5 and beta 0.3, which darkens the picture; we take one half each.
+Unstated: the colour map; ours goes from blue to red with a single peak of lightness instead of jet's bands.
 """
 
 from collections.abc import Sequence

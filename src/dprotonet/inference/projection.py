@@ -39,6 +39,8 @@ class SourceSearch:
     @torch.no_grad()
     def update(self, regions: Tensor, labels: Tensor, index: Tensor) -> None:
         """Look at a batch: regions (B, R, D), labels (B,), index (B,) of the images in the training set."""
+        order = index.argsort()  # of equals the minimum takes the first
+        regions, labels, index = regions[order], labels[order], index[order]
         distances, region = self.prototypes.nearest(regions)
         foreign = labels.unsqueeze(1) != self.prototypes.prototype_class
         distances = distances.masked_fill(foreign, torch.inf)

@@ -20,8 +20,7 @@ class Scored(NamedTuple):
 class Prototypes(nn.Module):
     """P vectors (P, D), each of one class: `prototype_class` (P,), the same number for every class.
 
-    Unstated: how prototypes start. We draw them from a standard normal scaled by `spread`; training usually
-    starts from `initialise`, region vectors of training images, because ours are not bounded to [0, 1].
+    They start as small random vectors; training replaces these by region vectors of training images.
     """
 
     prototype_class: Tensor

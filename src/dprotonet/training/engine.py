@@ -55,7 +55,11 @@ class Settings:
 
 @dataclass
 class Engine:
-    """Trains `network` on views of the training split, watching the validation split."""
+    """Trains `network` on views of the training split, watching the validation split.
+
+    Deviation: Algorithm 2 says SGD, Section 4.3 Adam with four learning rates; we use Adam.
+    Unstated: whether Adam's memory outlives a push. Ours starts afresh in each phase: prototypes have jumped.
+    """
 
     network: DProtoNet
     train_views: ViewSource

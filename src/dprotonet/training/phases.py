@@ -47,6 +47,9 @@ def plan(
 
     `epochs` counts warm and joint epochs and is rounded up to end at a push. Following Algorithm 2 the head
     learns in every stage (ProtoPNet's code lets it rest outside the last-layer stage).
+
+    Unstated: N of Algorithm 2, the length of the last-layer stage; 20 epochs, as ProtoPNet.
+    Unstated: when to stop. We end after `epochs`, or earlier by patience on validation accuracy after a push.
     """
     if min(epochs, push_every) < 1 or min(warm, last_layer) < 0:
         raise ValueError("epochs and push_every must be positive, warm and last_layer not negative")

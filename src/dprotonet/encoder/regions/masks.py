@@ -57,11 +57,16 @@ class Masks(nn.Module):
             raise ValueError(
                 f"feature map {tuple(feature_map.shape)} against masks {tuple(self.masks.shape)}"
             )
-        features = feature_map.flatten(2)  # (B, D, hw)
-        weights = self.masks.flatten(2).to(features.dtype) / features.shape[-1]  # (R, D or 1, hw)
-        if weights.shape[1] == 1:
-            return torch.einsum("rs,bds->brd", weights.squeeze(1), features)
-        return torch.einsum("rds,bds->brd", weights, features)
+        features = feature_map.flatten(2) / feature_map[0, 0].numel()  # (B, D, hw)
+        masks = self.masks.flatten(2).to(features.dtype)  # (R, D or 1, hw)
+        if masks.shape[1] == 1:
+            return masks.squeeze(1) @ features.transpose(1, 2)
+        by_channel = torch.bmm(features.transpose(0, 1), masks.permute(1, 2, 0))  # (D, B, R)
+        if (
+            by_channel.requires_grad
+        ):  # else the gradient arrives strided, and bmm falls back to D small products
+            by_channel.register_hook(Tensor.contiguous)
+        return by_channel.permute(1, 2, 0).contiguous()
 
 
 def _check(masks: Tensor, dimension: int) -> None:

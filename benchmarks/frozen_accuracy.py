@@ -1,0 +1,113 @@
+"""Frozen-mode test accuracy of DProtoNet against the linear probe on the same features.
+
+    python benchmarks/frozen_accuracy.py --data folder:PATH --seeds 0 1 2 --styles spatial uniform
+
+Every choice (epoch, strength of the probe) is made on validation data; test data is looked at once, at the
+end. Prints one JSON object; `val_accuracy` is what a choice between styles may look at.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from dprotonet.cli.progress import describe
+from dprotonet.compat import keep_freed_memory
+from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
+from dprotonet.experiment.build import build_splits, default_cache
+from dprotonet.experiment.demo import Demo
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.trainer import Preparing, Trainer
+from dprotonet.training.evaluation import evaluate
+from dprotonet.training.events import EpochDone, RoundDone, StepDone
+
+
+def dprotonet_accuracy(trainer: Trainer) -> dict[str, Any]:
+    rounds = []
+    for event in trainer.run():
+        if isinstance(event, RoundDone):
+            rounds.append(event)
+        last = isinstance(event, EpochDone) and event.phase == "last"
+        if not isinstance(event, Preparing | StepDone) and not last:
+            print(describe(event), file=sys.stderr, flush=True)
+    model = Model.load(trainer.out)
+    test = build_splits(trainer.config.data).test
+    features = Demo(trainer).features(model, test, accelerator=Accelerator())
+    accuracy = evaluate(model.network.without_backbone(), features, accelerator=Accelerator()).accuracy
+    return {
+        "val_accuracy": max(event.val_accuracy for event in rounds),
+        "test_accuracy": accuracy,
+        "epochs": rounds[-1].epoch,
+    }
+
+
+def probe_accuracy(trainer: Trainer) -> dict[str, Any]:
+    model = Model.load(trainer.out)
+    splits = build_splits(trainer.config.data)
+    demo = Demo(trainer)
+    probe = demo.probe(model, splits, Accelerator())
+    test = demo.features(model, splits.test, accelerator=Accelerator())
+    return {"val_accuracy": probe.val_accuracy, "test_accuracy": probe.predictions(test).accuracy}
+
+
+def main() -> None:
+    keep_freed_memory()
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", default="birds")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--styles", nargs="+", default=["spatial", "uniform"])
+    parser.add_argument("--epochs", type=int, default=40)
+    parser.add_argument("--augmentations", type=int, default=4)
+    parser.add_argument("--masks", type=int, default=720)
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    parser.add_argument("--allow-leaks", action="store_true")
+    options = parser.parse_args()
+    training = TrainingConfig(
+        mode="frozen", epochs=options.epochs, augmentations=options.augmentations, workers=2
+    )
+    base = Config(
+        DataConfig(data=options.data, allow_leaks=options.allow_leaks),
+        NetworkConfig(masks=options.masks),
+        training,
+    )
+    rows: dict[str, list[dict[str, Any]]] = {style: [] for style in options.styles}
+    with tempfile.TemporaryDirectory() as folder:
+        for style in options.styles:
+            for seed in options.seeds:
+                print(f"== {style}, seed {seed}", file=sys.stderr, flush=True)
+                config = replace(
+                    base,
+                    network=replace(base.network, mask_style=style),
+                    training=replace(training, seed=seed),
+                )
+                trainer = Trainer(config, Path(folder) / f"{style}-{seed}", cache=options.cache)
+                rows[style].append({"seed": seed, **dprotonet_accuracy(trainer)})
+                print(json.dumps(rows[style][-1]), file=sys.stderr, flush=True)
+        probe = probe_accuracy(trainer)
+    means = {
+        style: {
+            key: statistics.mean(item[key] for item in items) for key in ("val_accuracy", "test_accuracy")
+        }
+        for style, items in rows.items()
+    }
+    print(
+        json.dumps(
+            {
+                "benchmark": "frozen_accuracy",
+                "data": options.data,
+                "probe": probe,
+                "mean": means,
+                "runs": rows,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

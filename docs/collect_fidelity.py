@@ -1,0 +1,57 @@
+"""Collects `Deviation:` and `Unstated:` paragraphs of all docstrings into docs/fidelity.md.
+
+python docs/collect_fidelity.py          # write the page
+python docs/collect_fidelity.py --check  # exit 1 if it is stale
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "fidelity.md"
+HEAD = """# Fidelity to the paper
+
+Made by `python docs/collect_fidelity.py` from the docstrings; do not edit. *Deviation*: we do otherwise, and
+say why. *Unstated*: the paper is silent, and we chose.
+"""
+
+
+def departures(kind: str) -> Iterator[tuple[str, str]]:
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            place = str(path.relative_to(ROOT / "src" / "dprotonet")) + _name(node)
+            yield from ((place, text) for text in _marked(ast.get_docstring(node) or "", kind))
+
+
+def _name(node: ast.AST) -> str:
+    return f", `{node.name}`" if hasattr(node, "name") else ""
+
+
+def _marked(docstring: str, kind: str) -> Iterator[str]:
+    """From the marker to the end of its paragraph or to the next marker."""
+    for paragraph in docstring.split("\n\n"):
+        text = " ".join(paragraph.split())
+        for piece in (
+            text.replace("Deviation:", "\0Deviation:").replace("Unstated:", "\0Unstated:").split("\0")
+        ):
+            if piece.startswith(kind + ":"):
+                yield piece.removeprefix(kind + ":").strip()
+
+
+def page() -> str:
+    parts = [HEAD]
+    for kind, title in (("Deviation", "Deviations"), ("Unstated", "Unstated in the paper")):
+        parts.append(f"## {title}\n")
+        parts += [f"- **{place}**: {text}" for place, text in departures(kind)]
+        parts.append("")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(PAGE.read_text(encoding="utf-8") != page())
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,86 @@
+"""Accuracy and its relatives against scikit-learn."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics as reference
+from torch import Tensor
+
+from dprotonet.metrics.classification import (
+    accuracy,
+    auroc,
+    balanced_accuracy,
+    confusion_matrix,
+    recall_per_class,
+)
+
+CLASSES = 5
+
+
+def answers(seed: int, *, missing: int | None = None) -> tuple[Tensor, Tensor]:
+    """Labels and predictions of unbalanced classes, one of them without images if wanted."""
+    random = np.random.default_rng(seed)
+    labels = random.choice(CLASSES, 60, p=[0.4, 0.3, 0.15, 0.1, 0.05])
+    labels[labels == missing] = 0
+    guesses = random.integers(0, CLASSES, 60)
+    predictions = np.where(random.random(60) < 0.6, labels, guesses)
+    return torch.from_numpy(labels), torch.from_numpy(predictions)
+
+
+@pytest.mark.parametrize("missing", [None, 2, CLASSES - 1])
+@pytest.mark.parametrize("seed", range(3))
+def test_confusion_and_what_follows_from_it(seed: int, missing: int | None) -> None:
+    labels, predictions = answers(seed, missing=missing)
+    confusion = confusion_matrix(labels, predictions, CLASSES)
+    expected = reference.confusion_matrix(labels, predictions, labels=range(CLASSES))
+    assert confusion.tolist() == expected.tolist()
+    assert accuracy(confusion) == pytest.approx(reference.accuracy_score(labels, predictions))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the predicted class that has no images
+        balanced = reference.balanced_accuracy_score(labels, predictions)
+    assert balanced_accuracy(confusion) == pytest.approx(balanced)
+
+
+def test_recall_is_nan_for_a_class_without_images_only() -> None:
+    labels, predictions = answers(0, missing=2)
+    recall = recall_per_class(confusion_matrix(labels, predictions, CLASSES))
+    expected = reference.recall_score(
+        labels, predictions, labels=range(CLASSES), average=None, zero_division=np.nan
+    )
+    np.testing.assert_allclose(recall.numpy(), expected)
+    assert recall.isnan().tolist() == [False, False, True, False, False]
+
+
+def test_without_images_nothing_is_known() -> None:
+    empty = confusion_matrix(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long), CLASSES)
+    assert empty.tolist() == [[0] * CLASSES] * CLASSES
+    assert math.isnan(accuracy(empty))
+    assert math.isnan(balanced_accuracy(empty))
+
+
+@pytest.mark.parametrize("levels", [2, 4, 10**6], ids=["two values", "many ties", "no ties"])
+@pytest.mark.parametrize("seed", range(3))
+def test_auroc_counts_ties_half(seed: int, levels: int) -> None:
+    random = np.random.default_rng(seed)
+    positive = random.random(50) < 0.3
+    scores = np.floor((random.random(50) + 0.3 * positive) * levels).astype(np.float32)
+    expected = reference.roc_auc_score(positive, scores)
+    assert auroc(torch.from_numpy(scores), torch.from_numpy(positive)) == pytest.approx(expected)
+
+
+def test_auroc_of_a_constant_score_is_a_half() -> None:
+    assert auroc(torch.ones(4), torch.tensor([True, False, False, True])) == 0.5
+
+
+def test_auroc_of_perfect_and_of_reversed_order() -> None:
+    positive = torch.tensor([False, True, False, True])
+    assert auroc(torch.tensor([0.1, 0.9, 0.2, 0.8]), positive) == 1.0
+    assert auroc(torch.tensor([0.9, 0.1, 0.8, 0.2]), positive) == 0.0
+
+
+@pytest.mark.parametrize("kind", [True, False])
+def test_auroc_needs_both_kinds(kind: bool) -> None:
+    assert math.isnan(auroc(torch.rand(3), torch.full((3,), kind)))

@@ -1,0 +1,37 @@
+import pytest
+
+from dprotonet.training.phases import LearningRates, Phase, Push, plan
+
+
+def names(stages: tuple) -> list[str]:
+    return [f"{stage.name}{stage.epochs}" if isinstance(stage, Phase) else "push" for stage in stages]
+
+
+def test_the_papers_schedule() -> None:
+    stages = plan(LearningRates(), epochs=20, warm=5, push_every=10, last_layer=20)
+    assert names(stages) == ["warm5", "joint5", "push", "last20", "joint10", "push", "last20"]
+
+
+def test_rates_are_those_of_section_4_3() -> None:
+    warm, joint, _, last = plan(LearningRates(), epochs=10)
+    assert warm.learning_rates == LearningRates(0.0, 3e-3, 3e-3, 1e-4)
+    assert joint.learning_rates == LearningRates(1e-4, 3e-3, 3e-3, 1e-4)
+    assert last.learning_rates == LearningRates(0.0, 0.0, 0.0, 1e-4)
+
+
+@pytest.mark.parametrize(("epochs", "total"), [(1, 10), (10, 10), (11, 20), (40, 40)])
+def test_every_schedule_ends_at_a_push(epochs: int, total: int) -> None:
+    stages = plan(LearningRates(), epochs=epochs, last_layer=0)
+    assert isinstance(stages[-1], Push)
+    assert sum(stage.epochs for stage in stages if isinstance(stage, Phase)) == total
+
+
+def test_a_warm_stage_longer_than_the_push_interval() -> None:
+    assert names(plan(LearningRates(), epochs=6, warm=5, push_every=3, last_layer=0)) == [
+        "warm3", "push", "warm2", "joint1", "push",
+    ]  # fmt: skip
+
+
+def test_impossible_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="positive"):
+        plan(LearningRates(), epochs=0)

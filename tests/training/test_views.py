@@ -1,0 +1,44 @@
+import torch
+from tests.conftest import tiny_views
+
+from dprotonet.training.views import Share, epoch_batches, load, plain_batches, variant_of
+
+
+def test_an_epoch_has_every_image_once_in_another_order_each_time() -> None:
+    views = tiny_views()
+    first, second = (epoch_batches(views, seed=0, epoch=epoch, batch=4, share=Share()) for epoch in (1, 2))
+    indices = [index for batch in first for index, _ in batch]
+    assert sorted(indices) == list(range(len(views)))
+    assert indices != [index for batch in second for index, _ in batch]
+    assert first == epoch_batches(views, seed=0, epoch=1, batch=4, share=Share())
+
+
+def test_processes_share_the_same_batches() -> None:
+    views = tiny_views()
+    whole = epoch_batches(views, seed=3, epoch=1, batch=4, share=Share())
+    parts = [epoch_batches(views, seed=3, epoch=1, batch=4, share=Share(rank, 2)) for rank in (0, 1)]
+    for number, batch in enumerate(whole):
+        assert sorted(parts[0][number] + parts[1][number]) == sorted(batch)
+
+
+def test_plain_batches_split_without_loss_or_double() -> None:
+    parts = [plain_batches(11, batch=3, share=Share(rank, 3)) for rank in range(3)]
+    indices = [index for part in parts for batch in part for index, variant in batch if variant == 0]
+    assert sorted(indices) == list(range(11))
+
+
+def test_variants_go_round_when_there_are_few() -> None:
+    assert [variant_of(epoch, 0, 3) for epoch in (1, 2, 3, 4)] == [1, 2, 3, 1]
+    assert [variant_of(epoch, 7, None) for epoch in (1, 2, 3)] == [1, 2, 3]
+    assert variant_of(5, 2, 0) == 0
+
+
+def test_workers_change_nothing() -> None:
+    views = tiny_views()
+    batches = epoch_batches(views, seed=0, epoch=1, batch=4, share=Share())
+    alone = list(load(views, batches, workers=0))
+    helped = list(load(views, batches, workers=2))
+    assert len(alone) == len(helped) == len(batches)
+    for one, two in zip(alone, helped, strict=True):
+        assert torch.equal(one.inputs, two.inputs)
+        assert torch.equal(torch.as_tensor(one.index), torch.as_tensor(two.index))
