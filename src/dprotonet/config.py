@@ -73,7 +73,7 @@ class TrainingConfig:
     mode: Literal["joint", "frozen"] = "joint"
     """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops."""
     seed: int = 0
-    epochs: int = 40
+    epochs: int = 30
     """Warm and joint epochs; rounded up to end at a push."""
     warm_epochs: int = 5
     push_every: int = 10

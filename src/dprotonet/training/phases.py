@@ -41,7 +41,7 @@ Stage = Phase | Push
 
 
 def plan(
-    rates: LearningRates, *, epochs: int = 40, warm: int = 5, push_every: int = 10, last_layer: int = 20
+    rates: LearningRates, *, epochs: int = 30, warm: int = 5, push_every: int = 10, last_layer: int = 20
 ) -> tuple[Stage, ...]:
     """Warm epochs, then joint ones; after every `push_every` a push and `last_layer` epochs of the head.
 

@@ -1,0 +1,203 @@
+"""The commands as a user types them: what they print, what they leave, how they fail."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from dprotonet.cli.main import main
+from dprotonet.data.birds import Birds
+
+TINY = [
+    "--species",
+    "4",
+    "--train-per-species",
+    "6",
+    "--val-per-species",
+    "3",
+    "--test-per-species",
+    "3",
+    "--image-size",
+    "64",
+    "--backbone",
+    "timm:test_resnet:none",
+    "--dimension",
+    "16",
+    "--masks",
+    "12",
+    "--prototypes-per-class",
+    "2",
+    "--epochs",
+    "2",
+    "--warm-epochs",
+    "1",
+    "--push-every",
+    "2",
+    "--last-layer-epochs",
+    "1",
+    "--batch-size",
+    "8",
+    "--push-images",
+    "2",
+    "--augmentations",
+    "1",
+]
+
+
+def make_folder(root: Path, classes: int = 2, per_class: int = 4) -> Path:
+    """A folder of images as a user has one, with a corrupt file among them."""
+    for split in ("train", "test"):
+        birds = Birds(species=classes, per_species=per_class, split=split, size=64)
+        for index in range(len(birds)):
+            path = root / split / birds.classes[birds.labels[index]] / f"{index:03d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(birds[index].image.permute(1, 2, 0).numpy()).save(path)
+    (root / "train" / birds.classes[0] / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n cut short")
+    return root
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("folder"))
+
+
+def test_folder_to_prediction(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    assert main(["train", "--data", f"folder:{images}", "--out", run, *TINY]) == 0
+    assert "broken.png" in capsys.readouterr().err
+    assert main(["evaluate", run, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["images"] == 8
+    assert 0 <= summary["accuracy"] <= 1
+    assert 0 <= summary["auroc"] <= 1  # two classes
+    assert sum(map(sum, summary["confusion"])) == 8
+    assert Path(summary["picture"]).is_file()
+    image = str(next((images / "test").rglob("*.png")))
+    assert main(["predict", run, image, "--json", "--top", "2", "--out", str(tmp_path / "pictures")]) == 0
+    (prediction,) = json.loads(capsys.readouterr().out)["predictions"]
+    points = [item["contribution"] for item in prediction["evidence"]]
+    assert len(points) == 2
+    assert sum(points) + prediction["rest"] == pytest.approx(prediction["logit"])
+    assert len(list((tmp_path / "pictures").glob("*.png"))) == 1
+
+
+def test_evaluate_and_predict_for_people(
+    run_folder: Path, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(run_folder), "--split", "val", "--out", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "balanced accuracy" in text
+    assert (tmp_path / "val-confusion.png").is_file()
+    assert main(["predict", str(run_folder), str(next((images / "test").rglob("*.png")))]) == 0
+    text = capsys.readouterr().out
+    assert "looks like" in text
+    assert "logit" in text
+
+
+def test_one_broken_image_is_reported_and_skipped(
+    run_folder: Path, images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, broken = str(next((images / "test").rglob("*.png"))), str(next(images.rglob("broken.png")))
+    assert main(["predict", str(run_folder), broken, good, "--json"]) == 0
+    captured = capsys.readouterr()
+    content = json.loads(captured.out)
+    assert [item["name"] for item in content["predictions"]] == [good]
+    assert list(content["skipped"]) == [broken]
+    assert "broken.png" in captured.err
+    assert main(["predict", str(run_folder), broken]) == 2
+
+
+def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demo = ["demo", "--out", str(tmp_path / "demo"), "--cache", str(tmp_path / "cache"), "--workers", "0"]
+    assert main([*demo, *TINY, "--json"]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert 0 <= results["accuracy"] <= 1
+    assert 0 <= results["probe_accuracy"] <= 1
+    assert set(results["pictures"]) == {"prototypes", "evidence", "learning curve", "confusion matrix"}
+    for path in results["pictures"].values():
+        assert Image.open(path).width > 200
+    assert main([*demo, *TINY]) == 0  # a second demo replaces the first
+    assert "linear probe" in capsys.readouterr().out
+
+
+def test_config_file_and_flags(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text("[network]\nmasks = 7\n[training]\nseed = 3\n")
+    command = ["train", "--config", str(file), "--out", str(tmp_path / "run"), *TINY, "--masks", "5"]
+    assert main(command) == 0
+    text = (tmp_path / "run" / "config.toml").read_text()
+    assert "masks = 5" in text  # the flag wins
+    assert "seed = 3" in text
+
+
+def test_resume_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    assert main(["train", "--out", out, *TINY]) == 0
+    assert main(["train", "--out", out, "--resume", "--epochs", "4"]) == 0
+    assert '"epoch": 4' in (tmp_path / "run" / "metrics.jsonl").read_text()
+    assert main(["train", "--out", out, "--resume", "--masks", "3"]) == 2
+    assert "cannot change masks" in capsys.readouterr().err
+
+
+def test_tensorboard_files(tmp_path: Path) -> None:
+    assert main(["train", "--out", str(tmp_path / "run"), *TINY, "--tensorboard"]) == 0
+    assert list((tmp_path / "run" / "tensorboard").iterdir())
+
+
+MISTAKES = [
+    ("nonsense", "unknown command 'nonsense'"),
+    ("trian", "did you mean 'train'"),
+    ("train --out OUT --data folder:/no/such/place", "/no/such/place"),
+    ("train --out OUT --data cub", "unknown data set"),
+    ("train --out OUT --backbone timm:resnet51:none", "resnet50"),
+    ("train --out OUT --backbone timm:resnet18:packaged", "packaged"),
+    ("train --out OUT --backbone timm:resnet18:/no/file.pth", "/no/file.pth"),
+    ("train --out OUT --species 1", "species"),
+    ("train --out OUT --epochs 0", "--epochs is 0"),
+    ("train --out OUT --rate-head 0", "--rate-head"),
+    ("train --out OUT --prototypes-per-class 100", "fewer than its 100 prototypes"),
+    ("train --out OUT --regions patches --patch 9 9", "do not fit"),
+    ("train --out OUT --mask-style file", "--mask-file"),
+    ("train --out OUT --config /no/such.toml", "does not exist"),
+    ("train --out OUT --resume", "not a run folder"),
+    ("evaluate OUT", "does not exist"),
+    ("predict OUT image.png", "does not exist"),
+]
+
+
+@pytest.mark.parametrize(("words", "message"), MISTAKES, ids=[words for words, _ in MISTAKES])
+def test_mistakes_are_one_line_and_exit_2(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(words.replace("OUT", str(out)).split()) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.strip().count("\n") == 0
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("words", ["train --out OUT --epohcs 3", "train", "train --out OUT --mode both"])
+def test_unknown_options_exit_2(words: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(SystemExit) as stop:
+        main(words.replace("OUT", str(out)).split())
+    assert stop.value.code == 2
+    assert not out.exists()
+
+
+def test_a_failed_computation_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--out", str(tmp_path / "run"), *TINY, "--rate-shaping", "1e30"]) == 1
+    error = capsys.readouterr().err
+    assert "not finite" in error
+    assert "Traceback" not in error
+
+
+def test_help_is_quick_and_the_script_is_installed() -> None:
+    script = Path(sys.executable).with_name("dprotonet")
+    result = subprocess.run([script, "--help"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert "predict" in result.stdout

@@ -1,0 +1,106 @@
+"""A run from config to folder: complete, resumable, reproducible."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.conftest import tiny_config
+
+from dprotonet.config import Config
+from dprotonet.errors import UserError
+from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.trainer import Trainer, changed_keys
+from dprotonet.training.events import EpochDone, PushDone
+
+
+def train(config: Config, out: Path, **options: object) -> None:
+    for _ in Trainer(config, out, cache=out.parent / "cache", **options).run():  # type: ignore[arg-type]
+        pass
+
+
+def without_seconds(run: Path) -> list[dict]:
+    return [{k: v for k, v in item.items() if k != "seconds"} for item in RunFolder(run).read_metrics()]
+
+
+@pytest.mark.parametrize("mode", ["joint", "frozen"])
+@pytest.mark.parametrize("moment", ["mid epoch", "after push"])
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path, mode: str, moment: str) -> None:
+    config = tiny_config(mode=mode)
+    train(config, tmp_path / "whole")
+    events = Trainer(config, tmp_path / "killed", cache=tmp_path / "cache").run()
+    for event in events:
+        third = isinstance(event, EpochDone) and event.epoch == 3
+        if third if moment == "mid epoch" else isinstance(event, PushDone):
+            break
+    if moment == "mid epoch":
+        next(events)  # into the next epoch, whose work is lost
+    events.close()
+    train(config, tmp_path / "killed", resume=True)
+    whole, killed = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "killed"))
+    assert whole.keys() == killed.keys()
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+    assert without_seconds(tmp_path / "whole") == without_seconds(tmp_path / "killed")
+
+
+def test_the_folder_is_complete(run_folder: Path) -> None:
+    names = {"config.toml", "environment.json", "metrics.jsonl", "model.safetensors", "prototypes.json"}
+    assert names <= {path.name for path in run_folder.iterdir()}
+    content = json.loads((run_folder / "prototypes.json").read_text())
+    assert len(content["prototypes"]) == 8
+    for item in content["prototypes"]:
+        assert (run_folder / item["image"]).is_file()
+        assert item["source"].startswith("birds/train/")
+        assert item["views"] == 3
+        assert item["distance"] >= 0
+    assert not list(run_folder.rglob("*.tmp"))
+
+
+def test_prototypes_name_images_of_their_class(run_folder: Path) -> None:
+    run = RunFolder(run_folder)
+    classes, records = run.read_prototypes()
+    assert all(record.index % len(classes) == classes.index(record.class_name) for record in records)
+
+
+def test_the_kept_model_is_the_best_on_validation_data(run_folder: Path) -> None:
+    """Of all rounds the last improved one has the highest validation accuracy."""
+    rounds = [item for item in RunFolder(run_folder).read_metrics() if item["event"] == "RoundDone"]
+    kept = [item for item in rounds if item["improved"]][-1]
+    assert kept["val_accuracy"] == max(item["val_accuracy"] for item in rounds)
+
+
+def test_pushes_log_accuracy_before_and_after(run_folder: Path) -> None:
+    pushes = [item for item in RunFolder(run_folder).read_metrics() if item["event"] == "PushDone"]
+    assert len(pushes) == 2
+    assert all({"val_before", "val_after", "collapsed", "views"} <= item.keys() for item in pushes)
+
+
+def test_an_occupied_folder_is_not_touched(run_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"not empty.*--resume"):
+        train(tiny_config(), run_folder)
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(UserError, match="will not be overwritten"):
+        train(tiny_config(), tmp_path, overwrite=True)
+    assert (tmp_path / "precious.txt").read_text() == "mine"
+
+
+def test_a_mistake_leaves_no_folder_behind(tmp_path: Path) -> None:
+    wrong = replace(tiny_config(), data=replace(tiny_config().data, data="folder:/nowhere"))
+    with pytest.raises(UserError, match="nowhere"):
+        train(wrong, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_fewer_images_than_prototypes_is_an_error(tmp_path: Path) -> None:
+    config = tiny_config()
+    greedy = replace(config, network=replace(config.network, prototypes_per_class=7))
+    with pytest.raises(UserError, match="6 training images, fewer than its 7 prototypes"):
+        train(greedy, tmp_path / "run")
+
+
+def test_what_a_resumed_run_may_change() -> None:
+    config = tiny_config()
+    assert changed_keys(config, tiny_config(epochs=8, workers=1)) == []
+    assert changed_keys(config, tiny_config(batch_size=9)) == ["batch_size"]

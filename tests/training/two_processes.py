@@ -1,0 +1,42 @@
+"""Run by test_distributed.py under torchrun: pushes, evaluates and trains; the first process writes."""
+
+import sys
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from safetensors.torch import save_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tests.conftest import tiny_network, tiny_views
+
+from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.evaluation import evaluate
+from dprotonet.training.phases import LearningRates, Phase
+from dprotonet.training.push import Pusher
+
+
+def main(out: str) -> None:
+    accelerator = Accelerator(cpu=True)
+    network, views, val = tiny_network(), tiny_views(per_class=5), tiny_views("val", per_class=3)
+    projection = Pusher(accelerator, images=3, batch=4)(network, views)
+    predictions = evaluate(network, val, accelerator=accelerator, batch=2)
+    results = {
+        "vectors": network.prototypes.vectors.detach().clone(),
+        "index": projection.index,
+        "region": projection.region,
+        "logits": predictions.logits,
+        "processes": torch.tensor(accelerator.num_processes),
+    }
+    # The backbone rests, so BatchNorm does not depend on how a batch is shared out.
+    engine = Engine(
+        network, views, val, accelerator, Pusher(accelerator, images=2), settings=Settings(batch=6)
+    )
+    list(engine.run([Phase("warm", 2, LearningRates(backbone=0.0))]))
+    results["trained"] = network.prototypes.vectors.detach().clone()
+    if accelerator.is_main_process:
+        save_file(results, out)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
