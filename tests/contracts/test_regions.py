@@ -194,6 +194,7 @@ def test_permuting_prototypes_permutes_scores_and_leaves_logits_alone(
     torch.testing.assert_close(after.scores, before.scores[:, order])
     assert torch.equal(after.region, before.region[:, order])
     torch.testing.assert_close(after.logits, before.logits)
+    torch.testing.assert_close(after.logits, after.scores @ network.head.weight.T)
     assert not torch.allclose(after.scores, before.scores)
 
 

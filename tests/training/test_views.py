@@ -1,24 +1,28 @@
+import pytest
 import torch
 from tests.conftest import tiny_views
 
-from dprotonet.training.views import Share, epoch_batches, load, plain_batches, variant_of
+from dprotonet.training.views import Share, epoch_parts, load, plain_batches, variant_of
 
 
 def test_an_epoch_has_every_image_once_in_another_order_each_time() -> None:
     views = tiny_views()
-    first, second = (epoch_batches(views, seed=0, epoch=epoch, batch=4, share=Share()) for epoch in (1, 2))
-    indices = [index for batch in first for index, _ in batch]
+    first, second = (epoch_parts(views, seed=0, epoch=epoch, batch=4, share=Share()) for epoch in (1, 2))
+    indices = [index for part in first for index, _ in part.keys]
     assert sorted(indices) == list(range(len(views)))
-    assert indices != [index for batch in second for index, _ in batch]
-    assert first == epoch_batches(views, seed=0, epoch=1, batch=4, share=Share())
+    assert indices != [index for part in second for index, _ in part.keys]
+    assert first == epoch_parts(views, seed=0, epoch=1, batch=4, share=Share())
 
 
 def test_processes_share_the_same_batches() -> None:
     views = tiny_views()
-    whole = epoch_batches(views, seed=3, epoch=1, batch=4, share=Share())
-    parts = [epoch_batches(views, seed=3, epoch=1, batch=4, share=Share(rank, 2)) for rank in (0, 1)]
-    for number, batch in enumerate(whole):
-        assert sorted(parts[0][number] + parts[1][number]) == sorted(batch)
+    whole = epoch_parts(views, seed=3, epoch=1, batch=4, share=Share())
+    shares = [epoch_parts(views, seed=3, epoch=1, batch=4, share=Share(rank, 2)) for rank in (0, 1)]
+    for together, one, two in zip(whole, *shares, strict=True):
+        assert sorted(one.keys + two.keys) == sorted(together.keys)
+        assert together.weight == 1
+        assert one.weight + two.weight == pytest.approx(2)
+        assert one.weight / two.weight == pytest.approx(len(one.keys) / len(two.keys))
 
 
 def test_plain_batches_split_without_loss_or_double() -> None:
@@ -35,7 +39,7 @@ def test_variants_go_round_when_there_are_few() -> None:
 
 def test_workers_change_nothing() -> None:
     views = tiny_views()
-    batches = epoch_batches(views, seed=0, epoch=1, batch=4, share=Share())
+    batches = [part.keys for part in epoch_parts(views, seed=0, epoch=1, batch=4, share=Share())]
     alone = list(load(views, batches, workers=0))
     helped = list(load(views, batches, workers=2))
     assert len(alone) == len(helped) == len(batches)

@@ -24,7 +24,7 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 for success, 2 for a user's mistake, 1 for a failed computation."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
+    _speak_warnings()
     if not words or words[0] in ("-h", "--help"):
         print(_usage())
         return 0 if words else 2
@@ -36,6 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         return _fail(_unknown_command(words[0]), 2)
     return _guarded(words[0], words[1:])
+
+
+class _CurrentStderr(logging.Handler):
+    """Warnings to whatever stderr is now: a progress bar replaces it while it moves."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"{record.levelname.lower()}: {record.getMessage()}", file=sys.stderr)
+
+
+def _speak_warnings() -> None:
+    logger = logging.getLogger("dprotonet")
+    if not any(isinstance(handler, _CurrentStderr) for handler in logger.handlers):
+        logger.addHandler(_CurrentStderr(level=logging.WARNING))
 
 
 def _guarded(command: str, words: list[str]) -> int:

@@ -55,7 +55,7 @@ def run(config: Config, arguments: TrainArguments, stored: Config | None = None)
             on_scan=lambda done, total: reporter.advance("scan", done, total),
         )
         reporter.watch(trainer.run())
-    console.print(f"the run is in {arguments.out}; next: dprotonet evaluate {arguments.out}")
+    console.print(f"the run is in {arguments.out}; next: dprotonet evaluate {arguments.out}", soft_wrap=True)
 
 
 def _stored(words: list[str]) -> Config | None:

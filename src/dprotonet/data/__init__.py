@@ -1,0 +1,1 @@
+"""Images with labels, and what is known of them: built-in birds, folders, transforms."""

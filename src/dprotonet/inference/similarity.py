@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -24,7 +25,8 @@ class LogSimilarity(nn.Module):
         return vectors
 
     def scores(self, distances: Tensor) -> Tensor:
-        return (distances + 1).log() - (distances + self.epsilon).log()
+        # The same as log(s + 1) - log(s + ε), which cancels for the large distances of unbounded features.
+        return torch.log1p((1 - self.epsilon) / (distances + self.epsilon))
 
 
 class CosineSimilarity(nn.Module):

@@ -25,7 +25,7 @@ from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, Ste
 from dprotonet.training.objective import HeadObjective, Step, WholeObjective
 from dprotonet.training.phases import PARTS, Phase, Push, Stage
 from dprotonet.training.push import Projection, Pusher
-from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_batches, load, variant_of
+from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_parts, load, variant_of
 
 _TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
 
@@ -40,6 +40,7 @@ class Position:
     tick: int = 0  # epochs of any kind done, for seeds
     best: tuple[float, float] = (-math.inf, -math.inf)  # validation accuracy, minus loss
     stale_rounds: int = 0
+    round_open: bool = False  # a push whose last-layer phase or judgement is still to come
 
 
 @dataclass(frozen=True)
@@ -76,19 +77,27 @@ class Engine:
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
         self.network.to(self.accelerator.device)
-        while self.position.stage < len(stages):
-            stage = stages[self.position.stage]
-            yield from self._push() if isinstance(stage, Push) else self._phase(stage)
-            self.position.stage += 1
-            self.position.epoch_in_stage = 0
-            self.optimizer = None
-            if _ends_round(stages, self.position.stage - 1):
+        while True:
+            stage = stages[self.position.stage] if self.position.stage < len(stages) else None
+            if self.position.round_open and not _is_last_layer(stage):
                 finished = self._round()
                 yield finished
                 if finished.stop:
                     return
+            elif stage is None:
+                return
+            elif isinstance(stage, Push):
+                yield self._push()
+            else:
+                yield from self._phase(stage)
+                self._advance()
 
     # ── stages ──
+
+    def _advance(self) -> None:
+        self.position.stage += 1
+        self.position.epoch_in_stage = 0
+        self.optimizer = None
 
     def _phase(self, phase: Phase) -> Iterator[Event]:
         head_only = trained_parts(phase) == ["head"]
@@ -112,18 +121,19 @@ class Engine:
         torch.manual_seed(
             derived_seed(self.settings.seed, self.position.tick, self.accelerator.process_index)
         )
-        batches = epoch_batches(
+        parts = epoch_parts(
             views,
             seed=self.settings.seed,
             epoch=self.position.tick,
             batch=self.settings.batch,
             share=share_of(self.accelerator),
         )
+        batches = [part.keys for part in parts]
         sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
-        for number, view in enumerate(load(views, batches, workers=self._workers(views)), start=1):
-            sums += self._step(model, view, phase)
+        for number, view in enumerate(load(views, batches, workers=self._workers(views))):
+            sums += self._step(model, view, phase=phase, weight=parts[number].weight)
             loss, accuracy = (sums[0] / sums[-1]).item(), (sums[-2] / sums[-1]).item()
-            yield StepDone(phase.name, self.position.epoch, number, len(batches), loss, accuracy)
+            yield StepDone(phase.name, self.position.epoch, number + 1, len(batches), loss, accuracy)
         self.position.epoch_in_stage += 1
         total = torch.stack(gather_object([sums])).sum(0)
         means = (total / total[-1].clamp_min(1)).tolist()
@@ -131,7 +141,7 @@ class Engine:
         val = self._validate()[0]
         yield EpochDone(phase.name, self.position.epoch, terms, means[-2], val, time.perf_counter() - started)
 
-    def _step(self, model: nn.Module, view: View, phase: Phase) -> Tensor:
+    def _step(self, model: nn.Module, view: View, *, phase: Phase, weight: float) -> Tensor:
         device = self.accelerator.device
         inputs, labels = view.inputs.to(device), torch.as_tensor(view.label).to(device)
         with self.accelerator.autocast():
@@ -139,22 +149,25 @@ class Engine:
         _must_be_finite(step.terms, phase, self.position.epoch)
         assert self.optimizer is not None
         self.optimizer.zero_grad()
-        self.accelerator.backward(step.terms.total)
+        self.accelerator.backward(step.terms.total * weight)
         self.optimizer.step()
         right = (step.logits.argmax(1) == labels).sum().item()
         terms = [term.item() * len(labels) for term in step.terms]
         return torch.tensor([*terms, right, len(labels)], dtype=torch.float64)
 
-    def _push(self) -> Iterator[Event]:
+    def _push(self) -> PushDone:
         started = time.perf_counter()
         before = self._validate()[0]
         self.projection = self.pusher(self.network, self.train_views)
         after = self._validate()[0]
         seconds = time.perf_counter() - started
-        yield PushDone(self.position.epoch, before, after, self.projection, seconds)
+        self.position.round_open = True
+        self._advance()  # before the event goes out: a checkpoint taken then must not push again
+        return PushDone(self.position.epoch, before, after, self.projection, seconds)
 
     def _round(self) -> RoundDone:
         accuracy, loss = self._validate()
+        self.position.round_open = False
         improved = (accuracy, -loss) > self.position.best
         if improved:
             self.position.best = (accuracy, -loss)
@@ -253,13 +266,8 @@ def restore_optimizer(optimizer: Optimizer, state: dict) -> None:
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def _ends_round(stages: Sequence[Stage], done: int) -> bool:
-    stage = stages[done]
-    following = stages[done + 1] if done + 1 < len(stages) else None
-    followed_by_last = isinstance(following, Phase) and following.name == "last"
-    return (isinstance(stage, Phase) and stage.name == "last") or (
-        isinstance(stage, Push) and not followed_by_last
-    )
+def _is_last_layer(stage: Stage | None) -> bool:
+    return isinstance(stage, Phase) and stage.name == "last"
 
 
 def _must_be_finite(terms: LossTerms, phase: Phase, epoch: int) -> None:

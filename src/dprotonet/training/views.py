@@ -5,7 +5,7 @@ batch. So neither workers nor the number of processes change what an epoch consi
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -53,13 +53,25 @@ def variant_of(epoch: int, index: int, augmentations: int | None) -> int:
     return 1 + (epoch - 1 + index) % augmentations if augmentations else 0
 
 
-def epoch_batches(views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share) -> list[list[Key]]:
+class Part(NamedTuple):
+    """This process's part of a batch. Weighted by it, the mean over processes is the mean over the batch."""
+
+    keys: list[Key]
+    weight: float
+
+
+def epoch_parts(views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share) -> list[Part]:
     """This process's part of every batch of a shuffled epoch; a last batch too small to share is left out."""
     generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
     order = torch.randperm(len(views), generator=generator).tolist()
     keys = [(index, variant_of(epoch, index, views.augmentations)) for index in order]
     whole = [keys[start : start + batch] for start in range(0, len(keys), batch)]
-    return [list(share.of(part)) for part in whole if len(part) >= share.processes]
+    return [_part(together, share) for together in whole if len(together) >= share.processes]
+
+
+def _part(together: list[Key], share: Share) -> Part:
+    mine = list(share.of(together))
+    return Part(mine, len(mine) * share.processes / len(together))
 
 
 def plain_batches(count: int, *, batch: int, share: Share) -> list[list[Key]]:
