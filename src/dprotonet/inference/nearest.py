@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
-_BLOCK_ELEMENTS = 6_000_000  # of the largest temporary, (images, P, R) or (images, P, D): about 24 MB
+_BLOCK_ELEMENTS = 12_000_000  # of the largest temporary, (images, P, R) or (images, P, D): about 48 MB
 
 
 class Nearest(NamedTuple):
@@ -90,6 +90,6 @@ class _NearestRegions(torch.autograd.Function):
             pull = chosen_regions(regions[block], region[block]).sub_(prototypes)
             pull.mul_((2 * grad[block]).unsqueeze(-1))  # (b, P, D)
             grad_prototypes -= pull.sum(0)
-            rows = _rows(regions[block], region[block]).unsqueeze(-1).expand(-1, pull.shape[-1])
-            grad_regions[block].flatten(0, 1).scatter_add_(0, rows, pull.flatten(0, 1))
+            rows = _rows(regions[block], region[block])
+            grad_regions[block].flatten(0, 1).index_add_(0, rows, pull.flatten(0, 1))
         return grad_regions, grad_prototypes

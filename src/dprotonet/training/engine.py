@@ -23,7 +23,7 @@ from dprotonet.network import DProtoNet
 from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.objective import HeadObjective, Step, WholeObjective
-from dprotonet.training.phases import PARTS, Phase, Push, Stage
+from dprotonet.training.phases import PARTS, Phase, Push, Stage, WeightDecay
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_parts, load, variant_of
 
@@ -51,7 +51,7 @@ class Settings:
     batch: int = 60
     workers: int = 0
     patience: int = 2
-    weight_decay: float = 0.0
+    weight_decay: WeightDecay = field(default_factory=WeightDecay)
 
 
 @dataclass
@@ -112,6 +112,7 @@ class Engine:
             prepare_parts(self.network, phase)
             yield from self._epoch(phase, model, views)
         self.network.requires_grad_(True)
+        self.accelerator.free_memory()  # forget the wrappers of this phase
 
     def _epoch(self, phase: Phase, model: nn.Module, views: ViewSource) -> Iterator[Event]:
         started = time.perf_counter()
@@ -206,11 +207,14 @@ class Engine:
     def _optimizer(self, phase: Phase) -> Optimizer:
         parts = named_parts(self.network)
         groups = [
-            {"params": list(parts[name].parameters()), "lr": phase.learning_rates.of(name)}
+            {
+                "params": list(parts[name].parameters()),
+                "lr": phase.learning_rates.of(name),
+                "weight_decay": self.settings.weight_decay.of(name),
+            }
             for name in trained_parts(phase)
         ]
-        groups = [group for group in groups if group["params"]]
-        return Adam(groups, weight_decay=self.settings.weight_decay)
+        return Adam([group for group in groups if group["params"]])
 
     def _workers(self, views: ViewSource) -> int:
         return self.settings.workers if views is self.train_views or views is self.val_views else 0

@@ -24,6 +24,24 @@ class LearningRates:
 
 
 @dataclass(frozen=True)
+class WeightDecay:
+    """Of the four parts, as the L2 term of Adam.
+
+    Unstated: the paper names none. ProtoPNet has 1e-3 on backbone and shaping; the shaping net, new and wide,
+    generalises better with more (docs/results.md).
+    """
+
+    backbone: float = 1e-3
+    shaping: float = 1e-2
+    prototypes: float = 0.0
+    head: float = 0.0
+
+    def of(self, part: str) -> float:
+        strength: float = getattr(self, part)
+        return strength
+
+
+@dataclass(frozen=True)
 class Phase:
     """Some epochs with fixed learning rates."""
 
