@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedDataParallelKwargs
 from torch import Tensor, nn
 
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
@@ -123,8 +122,7 @@ def build_loss(config: TrainingConfig) -> PrototypeLoss:
 
 def build_accelerator(config: TrainingConfig) -> Accelerator:
     """One process or many: accelerate finds out from the environment (torchrun, accelerate launch)."""
-    unused = DistributedDataParallelKwargs(find_unused_parameters=True)
-    return Accelerator(mixed_precision=config.mixed_precision, kwargs_handlers=[unused])
+    return Accelerator(mixed_precision=config.mixed_precision)
 
 
 def default_cache() -> Path:
