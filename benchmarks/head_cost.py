@@ -2,9 +2,9 @@
 
 ResNet50 without weights, 224 px, forward, backward and Adam over all parameters. Plain is the global average
 and a linear layer on cross-entropy; ours is shaping, feature masks, prototypes, head and the loss of Eq. (4).
-The steps alternate in one process and the fastest of each counts, the least disturbed one. The batch
-is the paper's 60; a smaller one (`--batch`) is told in the settings and tells nearly the same, as both sides
-grow with it.
+The steps alternate in one process and the fastest of each counts, the least disturbed one. The batch is the
+paper's 60; a smaller one (`--batch`) is told in the settings. Two steps a side on a busy machine scatter by a
+tenth or more, as much as the target allows: judge by `all_seconds` too, and measure on an idle one.
 """
 
 import argparse

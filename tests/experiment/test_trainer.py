@@ -65,9 +65,9 @@ def test_prototypes_name_images_of_their_class(run_folder: Path) -> None:
 
 
 def test_the_kept_model_is_the_best_on_validation_data(run_folder: Path) -> None:
-    """Of all rounds the last improved one has the highest validation accuracy."""
+    """Of all rounds the last kept one has the highest validation accuracy."""
     rounds = [item for item in RunFolder(run_folder).read_metrics() if item["event"] == "RoundDone"]
-    kept = [item for item in rounds if item["improved"]][-1]
+    kept = [item for item in rounds if item["kept"]][-1]
     assert kept["val_accuracy"] == max(item["val_accuracy"] for item in rounds)
 
 

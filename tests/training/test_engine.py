@@ -80,7 +80,7 @@ def test_patience_counts_rounds_without_a_better_validation_accuracy() -> None:
     runner = engine(tiny_network(), patience=2)
     runner.pusher = Pusher(runner.accelerator, images=1)  # pushing twice is pushing once: no round is better
     rounds = [event for event in runner.run(nothing_learns) if isinstance(event, RoundDone)]
-    assert [event.improved for event in rounds] == [True, False, False]
+    assert [event.kept for event in rounds] == [True, True, True]  # equals: the latest is kept
     assert [event.stop for event in rounds] == [False, False, True]
 
 

@@ -74,6 +74,6 @@ def describe(event: EpochDone | PushDone | RoundDone) -> str:
             f"[bold] push[/bold] at {event.epoch:5d}  val {event.val_before:6.1%} → {event.val_after:6.1%}  "
             f"({views} view{'s' * (views != 1)} a prototype)  {event.seconds:5.1f} s{note}"
         )
-    fate = "[green]kept as the best[/green]" if event.improved else "not better"
+    fate = "[green]kept as the best[/green]" if event.kept else "not better"
     end = "; patience is over" if event.stop else ""
     return f" last layer done   val {event.val_accuracy:6.1%}  {fate}{end}"

@@ -195,7 +195,7 @@ class _Writer:
         self.folder.append_metrics(record)
         if self.board is not None:
             _to_board(self.board, record)
-        if isinstance(event, RoundDone) and event.improved:
+        if isinstance(event, RoundDone) and event.kept:
             self._keep()
         if not (isinstance(event, EpochDone) and event.phase == "last"):
             extra = {"metrics_size": self.folder.metrics_size()}

@@ -97,7 +97,7 @@ def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
         raise UserError(f"no checkpoint in {folder}; start without --resume")
     try:
         state = json.loads((kept / _STATE).read_text(encoding="utf-8"))
-        engine.position = Position(**{**state["position"], "best": tuple(state["position"]["best"])})
+        engine.position = Position(**state["position"])
         extra: dict[str, Any] = state["extra"]
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{kept / _STATE} is damaged ({error}); start anew without --resume") from None

@@ -38,7 +38,7 @@ class Position:
     epoch_in_stage: int = 0
     epoch: int = 0  # warm and joint epochs done
     tick: int = 0  # epochs of any kind done, for seeds
-    best: tuple[float, float] = (-math.inf, -math.inf)  # validation accuracy, minus loss
+    best: float = -math.inf  # validation accuracy of the model that is kept
     stale_rounds: int = 0
     round_open: bool = False  # a push whose last-layer phase or judgement is still to come
 
@@ -169,12 +169,14 @@ class Engine:
     def _round(self) -> RoundDone:
         accuracy, loss = self._validate()
         self.position.round_open = False
-        improved = (accuracy, -loss) > self.position.best
-        if improved:
-            self.position.best = (accuracy, -loss)
+        improved = accuracy > self.position.best
+        kept = (
+            accuracy >= self.position.best
+        )  # of equals the later: small splits tie often, and it learned longer
+        self.position.best = max(accuracy, self.position.best)
         self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
         stop = self.position.stale_rounds >= self.settings.patience
-        return RoundDone(self.position.epoch, accuracy, loss, improved, stop)
+        return RoundDone(self.position.epoch, accuracy, loss, kept, stop)
 
     # ── parts ──
 

@@ -48,7 +48,7 @@ class RoundDone:
     epoch: int
     val_accuracy: float
     val_loss: float
-    improved: bool
+    kept: bool
     stop: bool
 
 
