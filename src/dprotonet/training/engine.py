@@ -4,7 +4,6 @@
 seeded by (seed, epoch), so a run that goes on from a checkpoint is the run that was never killed.
 """
 
-import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -38,7 +37,7 @@ class Position:
     epoch_in_stage: int = 0
     epoch: int = 0  # warm and joint epochs done
     tick: int = 0  # epochs of any kind done, for seeds
-    best: float = -math.inf  # validation accuracy of the model that is kept
+    best: float = -1.0  # validation accuracy of the model that is kept
     stale_rounds: int = 0
     round_open: bool = False  # a push whose last-layer phase or judgement is still to come
 
@@ -170,9 +169,7 @@ class Engine:
         accuracy, loss = self._validate()
         self.position.round_open = False
         improved = accuracy > self.position.best
-        kept = (
-            accuracy >= self.position.best
-        )  # of equals the later: small splits tie often, and it learned longer
+        kept = accuracy >= self.position.best  # small splits tie often; of equals the later learned longer
         self.position.best = max(accuracy, self.position.best)
         self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
         stop = self.position.stale_rounds >= self.settings.patience
