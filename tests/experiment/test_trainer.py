@@ -104,3 +104,9 @@ def test_what_a_resumed_run_may_change() -> None:
     config = tiny_config()
     assert changed_keys(config, tiny_config(epochs=8, workers=1)) == []
     assert changed_keys(config, tiny_config(batch_size=9)) == ["batch_size"]
+
+
+def test_two_runs_of_different_precision_in_one_process(tmp_path: Path) -> None:
+    train(tiny_config(mode="frozen", epochs=2), tmp_path / "full")
+    train(tiny_config(mode="frozen", epochs=2, mixed_precision="bf16"), tmp_path / "half")
+    assert (tmp_path / "half" / "model.safetensors").is_file()

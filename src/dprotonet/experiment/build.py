@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
@@ -122,6 +123,7 @@ def build_loss(config: TrainingConfig) -> PrototypeLoss:
 
 def build_accelerator(config: TrainingConfig) -> Accelerator:
     """One process or many: accelerate finds out from the environment (torchrun, accelerate launch)."""
+    AcceleratorState._reset_state()  # else a second run in this process could not have another precision
     return Accelerator(mixed_precision=config.mixed_precision)
 
 

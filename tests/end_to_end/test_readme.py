@@ -1,0 +1,25 @@
+"""What README says works: its Python runs, its links lead somewhere."""
+
+import re
+from pathlib import Path
+
+from PIL import Image
+
+from dprotonet.data.birds import Birds
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_python_of_the_readme_runs(run_folder: Path, tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(code.splitlines()) <= 10
+    picture = tmp_path / "bird.png"
+    Image.fromarray(Birds(species=4, per_species=1)[0].image.permute(1, 2, 0).numpy()).save(picture)
+    exec(code.replace("runs/demo", str(run_folder)).replace("bird.png", str(picture)), {})
+
+
+def test_links_and_pictures_exist() -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert targets
+    assert [target for target in targets if not (ROOT / target).is_file()] == []
