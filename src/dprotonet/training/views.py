@@ -47,10 +47,11 @@ def derived_seed(*numbers: int) -> int:
 
 
 def variant_of(epoch: int, index: int, augmentations: int | None) -> int:
-    """The variant of an image in a training epoch (from 1): a new one each time, or round and round."""
-    if augmentations is None:
-        return epoch
-    return 1 + (epoch - 1 + index) % augmentations if augmentations else 0
+    """The variant of an image in a training epoch (from 1): a new one each time, or round and round.
+
+    Where variants are few the plain image takes its turn among them: it is what the network will be asked.
+    """
+    return epoch if augmentations is None else (epoch + index) % (1 + augmentations)
 
 
 class Part(NamedTuple):
