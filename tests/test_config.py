@@ -27,6 +27,8 @@ def test_missing_keys_take_their_default() -> None:
         ({"network": 3}, "network must be a table"),
         ({"network": {"mask_style": "wavy"}}, "choose one of spatial, uniform, file"),
         ({"network": {"patch": [1]}}, "list of 2"),
+        ({"network": {"channels": True}}, "choose one of 1, 3"),
+        ({"network": {"channels": 3.0}}, "choose one of 1, 3"),
         ({"training": {"seed": 0.5}}, "training.seed must be int"),
     ],
 )

@@ -119,7 +119,7 @@ class Config:
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a TOML file."""
     if not path.is_file():
-        raise UserError(f"{path} does not exist; give the path of a TOML file")
+        raise UserError(f"{path} does not exist or is a folder; give the path of a TOML file")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -160,7 +160,7 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
             raise UserError(f"{where} must be a table, not {value!r}")
         return from_tables(typing.cast(type, hint), value, where=where)
     if typing.get_origin(hint) is Literal:
-        if value not in typing.get_args(hint):
+        if not any(type(value) is type(choice) and value == choice for choice in typing.get_args(hint)):
             raise UserError(
                 f"{where} is {value!r}; choose one of {', '.join(map(str, typing.get_args(hint)))}"
             )

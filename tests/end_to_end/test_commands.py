@@ -163,6 +163,14 @@ MISTAKES = [
     ("train --out OUT --mask-style file", "--mask-file"),
     ("train --out OUT --config /no/such.toml", "does not exist"),
     ("train --out OUT --resume", "not a run folder"),
+    ("train --out OUT --resume --overwrite", "give one of them"),
+    ("train --out OUT --epohcs 3", "Perhaps you meant: --epochs"),
+    ("train --out OUT --mode both", "'frozen'"),
+    ("train --out OUT --epochs abc", "--epochs"),
+    ("train", "--out"),
+    ("train --out OUT --seed -1", "--seed is -1"),
+    ("train --out OUT --rate-backbone nan", "finite"),
+    ("train --out OUT --decay-shaping -1", "--decay-shaping"),
     ("evaluate OUT", "does not exist"),
     ("predict OUT image.png", "does not exist"),
 ]
@@ -177,15 +185,6 @@ def test_mistakes_are_one_line_and_exit_2(
     error = capsys.readouterr().err
     assert message in error
     assert error.strip().count("\n") == 0
-    assert not out.exists()
-
-
-@pytest.mark.parametrize("words", ["train --out OUT --epohcs 3", "train", "train --out OUT --mode both"])
-def test_unknown_options_exit_2(words: str, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    with pytest.raises(SystemExit) as stop:
-        main(words.replace("OUT", str(out)).split())
-    assert stop.value.code == 2
     assert not out.exists()
 
 

@@ -1,11 +1,13 @@
 """Loading, predicting and handing on a trained model."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
@@ -109,3 +111,47 @@ def test_weights_of_another_shape_are_refused(run_folder: Path, tmp_path: Path) 
 def test_a_tensor_that_is_no_image_is_refused(model: dp.Model) -> None:
     with pytest.raises(dp.UserError, match="uint8"):
         model.predict(torch.rand(3, 64, 64))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"image": "../../secret.png"},
+        {"image": "/etc/hostname"},
+        {"image": None},
+        {"prototype": 99},
+        {"class_name": "no such class"},
+        {"region": 7777},
+    ],
+)
+def test_a_strangers_prototypes_are_not_trusted(run_folder: Path, tmp_path: Path, change: dict) -> None:
+    """Least of all a picture's path that leads out of the folder."""
+    harmed = tmp_path / "run"
+    shutil.copytree(run_folder, harmed)
+    content = json.loads((harmed / "prototypes.json").read_text())
+    content["prototypes"][1].update(change)
+    (harmed / "prototypes.json").write_text(json.dumps(content))
+    with pytest.raises(dp.UserError, match=r"prototypes.json is damaged"):
+        dp.load(harmed)
+
+
+def test_weights_and_prototypes_of_different_models_are_noticed(run_folder: Path, tmp_path: Path) -> None:
+    harmed = tmp_path / "run"
+    shutil.copytree(run_folder, harmed)
+    tensors = load_file(harmed / "model.safetensors")
+    save_file(tensors, harmed / "model.safetensors", metadata={"format": "pt", "prototypes": "other"})
+    with pytest.raises(dp.UserError, match="different models"):
+        dp.load(harmed)
+
+
+def test_a_device_that_is_not_there(run_folder: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("this machine has CUDA")
+    with pytest.raises(dp.UserError, match="device cuda cannot be used"):
+        dp.load(run_folder, device="cuda")
+
+
+def test_things_that_are_no_image(model: dp.Model) -> None:
+    for nothing in (5, None, torch.zeros(3, 0, 4, dtype=torch.uint8)):
+        with pytest.raises(dp.UserError, match="image"):
+            model.predict(nothing)  # type: ignore[arg-type]

@@ -11,6 +11,8 @@ from tests.conftest import tiny_config
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
+from dprotonet.experiment.evaluation import evaluate_model
+from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer, changed_keys
 from dprotonet.training.events import EpochDone, PushDone
@@ -65,10 +67,11 @@ def test_prototypes_name_images_of_their_class(run_folder: Path) -> None:
 
 
 def test_the_kept_model_is_the_best_on_validation_data(run_folder: Path) -> None:
-    """Of all rounds the last kept one has the highest validation accuracy."""
+    """What was saved, evaluated anew on the validation split, has the best accuracy of all rounds."""
     rounds = [item for item in RunFolder(run_folder).read_metrics() if item["event"] == "RoundDone"]
-    kept = [item for item in rounds if item["kept"]][-1]
-    assert kept["val_accuracy"] == max(item["val_accuracy"] for item in rounds)
+    model = Model.load(run_folder)
+    again = evaluate_model(model, model.config.data, split="val").predictions.accuracy
+    assert again == pytest.approx(max(item["val_accuracy"] for item in rounds))
 
 
 def test_pushes_log_accuracy_before_and_after(run_folder: Path) -> None:
@@ -110,3 +113,53 @@ def test_two_runs_of_different_precision_in_one_process(tmp_path: Path) -> None:
     train(tiny_config(mode="frozen", epochs=2), tmp_path / "full")
     train(tiny_config(mode="frozen", epochs=2, mixed_precision="bf16"), tmp_path / "half")
     assert (tmp_path / "half" / "model.safetensors").is_file()
+
+
+def test_a_run_that_patience_ended_stays_ended(tmp_path: Path) -> None:
+    config = tiny_config(
+        mode="frozen", epochs=40, patience=1, push_every=1, warm_epochs=0, last_layer_epochs=0
+    )
+    train(config, tmp_path / "run")
+    before = without_seconds(tmp_path / "run")
+    assert before[-1]["stop"]
+    assert before[-1]["epoch"] < 40
+    train(config, tmp_path / "run", resume=True)
+    assert without_seconds(tmp_path / "run") == before
+
+
+def test_a_kill_between_two_renames_loses_nothing(tmp_path: Path) -> None:
+    config = tiny_config(mode="frozen")
+    train(config, tmp_path / "run")
+    before = without_seconds(tmp_path / "run")
+    (tmp_path / "run" / "checkpoint").rename(tmp_path / "run" / "checkpoint.old")
+    train(config, tmp_path / "run", resume=True)
+    assert without_seconds(tmp_path / "run") == before
+
+
+def test_resume_notices_other_data_and_other_settings(tmp_path: Path) -> None:
+    config = tiny_config(mode="frozen", epochs=2)
+    train(config, tmp_path / "run")
+    with pytest.raises(UserError, match="cannot change batch_size"):
+        train(tiny_config(mode="frozen", epochs=2, batch_size=9), tmp_path / "run", resume=True)
+    state = tmp_path / "run" / "checkpoint" / "state.json"
+    content = json.loads(state.read_text())
+    state.write_text(json.dumps({**content, "extra": {**content["extra"], "data": ["other", "data"]}}))
+    with pytest.raises(UserError, match="data changed"):
+        train(config, tmp_path / "run", resume=True)
+    state.write_text(json.dumps({**content, "position": {**content["position"], "stage": "two"}}))
+    with pytest.raises(UserError, match="damaged"):
+        train(config, tmp_path / "run", resume=True)
+
+
+def test_masks_from_a_file_travel_with_the_model(tmp_path: Path) -> None:
+    import numpy as np
+
+    file = tmp_path / "masks.npy"
+    np.save(file, np.random.default_rng(0).random((5, 1, 2, 2), dtype=np.float32))
+    config = tiny_config(mode="frozen", epochs=2)
+    network = replace(config.network, mask_style="file", mask_file=str(file))
+    train(replace(config, network=network), tmp_path / "run")
+    expected = torch.from_numpy(np.load(file))
+    file.unlink()
+    masks = Model.load(tmp_path / "run").network.encoder.regions.masks
+    assert torch.equal(masks, expected)

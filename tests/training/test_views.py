@@ -46,3 +46,9 @@ def test_workers_change_nothing() -> None:
     for one, two in zip(alone, helped, strict=True):
         assert torch.equal(one.inputs, two.inputs)
         assert torch.equal(torch.as_tensor(one.index), torch.as_tensor(two.index))
+
+
+def test_a_last_batch_of_one_joins_the_one_before() -> None:
+    """BatchNorm cannot learn from a single image."""
+    parts = epoch_parts(tiny_views(), seed=0, epoch=1, batch=7, share=Share())
+    assert [len(part.keys) for part in parts] == [7, 8]

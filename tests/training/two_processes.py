@@ -5,12 +5,13 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from safetensors.torch import save_file
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, Position, Settings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase
 from dprotonet.training.push import Pusher
@@ -34,6 +35,11 @@ def main(out: str) -> None:
     )
     list(engine.run([Phase("warm", 2, LearningRates(backbone=0.0))]))
     results["trained"] = network.prototypes.vectors.detach().clone()
+    # Here BatchNorm learns: every process must end with the statistics that the first one saves.
+    engine.position = Position()
+    list(engine.run([Phase("joint", 1, LearningRates())]))
+    means = torch.stack(gather_object([network.encoder.backbone.layers[1].running_mean.clone()]))
+    results["running_means"] = means
     if accelerator.is_main_process:
         save_file(results, out)
 

@@ -63,9 +63,10 @@ def main(words: list[str]) -> None:
 def print_summary(summary: dict[str, Any]) -> None:
     """The numbers as a table on stdout."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=f"{summary['run']} on {summary['data']} ({summary['split']})", min_width=40)
+    table = Table(title=escape(f"{summary['run']} on {summary['data']} ({summary['split']})"), min_width=40)
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_row("images", str(summary["images"]))
@@ -76,7 +77,7 @@ def print_summary(summary: dict[str, Any]) -> None:
             )
     table.add_section()
     for name, recall in summary["per_class"].items():
-        table.add_row(f"recall of {name}", "no images" if recall is None else f"{recall:.1%}")
+        table.add_row(escape(f"recall of {name}"), "no images" if recall is None else f"{recall:.1%}")
     console = Console()
     console.print(table)
-    console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True)
+    console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True, markup=False)

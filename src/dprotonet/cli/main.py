@@ -60,11 +60,18 @@ def _guarded(command: str, words: list[str]) -> int:
     except ComputationError as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
-        return _fail("interrupted; a training run goes on with --resume", 130)
+        return _fail(
+            f"{command} was interrupted" + ("; go on with --resume" if command == "train" else ""), 130
+        )
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `head` does
     except OSError as error:
-        return _fail(f"{error.strerror or error}: {error.filename or 'no file named'}", 2)
+        place = error.filename or "no file named"
+        return _fail(f"{error.strerror or error}: {place}; check that it exists and that there is room", 2)
+    except Exception as error:
+        if os.environ.get("DPROTONET_DEBUG"):
+            raise
+        return _fail(f"unexpected {type(error).__name__}: {error}; DPROTONET_DEBUG=1 shows where", 1)
     return 0
 
 

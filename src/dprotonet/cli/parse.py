@@ -1,5 +1,8 @@
-"""tyro with our spelling: flags without their section, exit code 2 for mistakes."""
+"""tyro with our spelling: flags without their section, mistakes as one line."""
 
+import contextlib
+import io
+import re
 from typing import Any, TypeVar
 
 import tyro
@@ -8,13 +11,28 @@ from dprotonet.errors import UserError
 
 T = TypeVar("T")
 
+_FRAME = re.compile(r"[─│╭╮╰╯]+")
+
 
 def parsed(kind: type[T], words: list[str], *, command: str, default: T | None = None) -> T:
     """The arguments of a command as its dataclass."""
     settings: dict[str, Any] = {} if default is None else {"default": default}
     markers = (tyro.conf.OmitArgPrefixes,)
-    arguments: T = tyro.cli(kind, args=words, prog=f"dprotonet {command}", config=markers, **settings)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            arguments: T = tyro.cli(kind, args=words, prog=f"dprotonet {command}", config=markers, **settings)
+    except SystemExit as stop:
+        if stop.code in (0, None):
+            raise
+        raise UserError(one_line(complaint.getvalue())) from None
     return arguments
+
+
+def one_line(complaint: str) -> str:
+    """tyro's framed complaint without the frame and its title."""
+    lines = [" ".join(_FRAME.sub(" ", line).split()) for line in complaint.splitlines()[1:]]
+    return " ".join(line if line else ";" for line in lines).strip(" ;").replace(" ;", ";")
 
 
 def option_value(words: list[str], name: str) -> str | None:

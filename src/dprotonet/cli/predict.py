@@ -83,17 +83,20 @@ def as_json(prediction: "Prediction", top: int) -> dict[str, Any]:
 
 def _show(predictions: Sequence["Prediction"], top: int) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
     for item in predictions:
-        table = Table(title=f"{item.name}: {item.class_name} ({item.probability:.1%})", title_justify="left")
+        table = Table(
+            title=escape(f"{item.name}: {item.class_name} ({item.probability:.1%})"), title_justify="left"
+        )
         for column in ("looks like", "from", "similarity", "× weight", "= points"):
             table.add_column(column, justify="left" if column in ("looks like", "from") else "right")
         for row in item.evidence[:top]:
-            name = f"{row.class_name} #{row.prototype}"
+            name, source = escape(f"{row.class_name} #{row.prototype}"), escape(row.source)
             table.add_row(
-                name, row.source, f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"
+                name, source, f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"
             )
         rest = item.logit - sum(row.contribution for row in item.evidence[:top])
         table.add_row(f"{len(item.evidence[top:])} others", "", "", "", f"{rest:.3f}")

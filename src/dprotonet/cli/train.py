@@ -1,5 +1,6 @@
 """`dprotonet train`: from images to a run folder."""
 
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,17 +34,14 @@ def main(words: list[str]) -> None:
     stored = _stored(words)
     arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
     config = Config(arguments.data_, arguments.network, arguments.training)
-    run(config, arguments, stored)
+    run(config, arguments)
 
 
-def run(config: Config, arguments: TrainArguments, stored: Config | None = None) -> None:
+def run(config: Config, arguments: TrainArguments) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.trainer import Trainer, changed_keys
+    from dprotonet.experiment.trainer import Trainer
 
-    changed = changed_keys(stored, config) if stored is not None else []
-    if changed:
-        raise UserError(f"--resume cannot change {', '.join(changed)}; train into another --out instead")
     console = stderr_console()
     with Reporter(console) as reporter:
         trainer = Trainer(
@@ -55,13 +53,19 @@ def run(config: Config, arguments: TrainArguments, stored: Config | None = None)
             on_scan=lambda done, total: reporter.advance("scan", done, total),
         )
         reporter.watch(trainer.run())
-    console.print(f"the run is in {arguments.out}; next: dprotonet evaluate {arguments.out}", soft_wrap=True)
+    console.print(
+        f"the run is in {arguments.out}; next: dprotonet evaluate {shlex.quote(str(arguments.out))}",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def _stored(words: list[str]) -> Config | None:
     """With --resume, the config that the run was started with."""
     if "--resume" not in words:
         return None
+    if "--overwrite" in words:
+        raise UserError("--resume goes on and --overwrite starts anew; give one of them")
     out = option_value(words, "--out")
     path = Path(out or "") / "config.toml"
     if out is None or not path.is_file():

@@ -1,5 +1,6 @@
 """Strings and numbers of a config become objects."""
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -54,25 +55,32 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
     raise UserError(f"--data {config.data}: unknown data set; use birds or folder:PATH")
 
 
-def build_network(config: NetworkConfig, *, classes: int, image_size: int, pretrained: bool) -> DProtoNet:
-    """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded."""
+def build_network(
+    config: NetworkConfig, *, classes: int, image_size: int, pretrained: bool, masks: Tensor | None = None
+) -> DProtoNet:
+    """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded.
+
+    `masks` are those of a stored network, so that loading needs neither their seed nor their file.
+    """
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
     shaping = Shaping(backbone.channels, config.dimension)
-    regions = build_regions(config, backbone.feature_size(image_size))
+    regions = build_regions(config, backbone.feature_size(image_size), masks)
     prototypes = Prototypes(
         classes, config.prototypes_per_class, regions.dimension, similarity=build_similarity(config)
     )
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, Head(prototypes.prototype_class))
 
 
-def build_regions(config: NetworkConfig, size: tuple[int, int]) -> Masks | Points | Patches:
+def build_regions(
+    config: NetworkConfig, size: tuple[int, int], masks: Tensor | None = None
+) -> Masks | Points | Patches:
     if config.regions == "points":
         return Points(config.dimension, size)
     if config.regions == "patches":
         return Patches(config.dimension, size, patch=config.patch)
-    return Masks(_masks(config, size), dimension=config.dimension)
+    return Masks(_masks(config, size) if masks is None else masks, dimension=config.dimension)
 
 
 def _masks(config: NetworkConfig, size: tuple[int, int]) -> Tensor:
@@ -151,12 +159,21 @@ _LEAST = {
     "push_images": 1,
     "augmentations": 0,
     "workers": 0,
+    "seed": 0,
+    "data_seed": 0,
+    "mask_seed": 0,
+    "rate_backbone": 0,
+    "decay_backbone": 0,
+    "decay_shaping": 0,
 }
 
 
 def check_config(config: Config) -> None:
     """Numbers that no network could be built or trained from."""
     values = {**vars(config.data), **vars(config.network), **vars(config.training)}
+    for name, value in values.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be a finite number")
     for name, least in _LEAST.items():
         if values[name] < least:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be at least {least}")

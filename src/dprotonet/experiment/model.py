@@ -16,9 +16,10 @@ from dprotonet.config import Config
 from dprotonet.data.image import image_from_pil, read_image
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_network, build_normalise
+from dprotonet.experiment.build import build_network, build_normalise, check_config
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
 from dprotonet.network import DProtoNet
+from dprotonet.training.checkpoint import load_weights
 
 ImageLike = str | PathLike[str] | Image.Image | Tensor
 
@@ -71,14 +72,20 @@ class Model(ModelHubMixin):
         """A model from its run folder, on `device` (the CPU unless named)."""
         run = RunFolder(Path(folder).expanduser())
         config = run.read_config()
+        check_config(config)
         classes, records = run.read_prototypes()
+        tensors = run.read_weights(records)
         network = build_network(
-            config.network, classes=len(classes), image_size=config.data.image_size, pretrained=False
+            config.network,
+            classes=len(classes),
+            image_size=config.data.image_size,
+            pretrained=False,
+            masks=tensors.get("encoder.regions.masks"),
         )
-        run.load_weights(network)
+        load_weights(network, tensors, path=run.path / "model.safetensors")
         if len(records) != len(network.prototypes.vectors):
             raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
-        model = cls(network.to(device or "cpu"), config=config, classes=classes, prototypes=records)
+        model = cls(_on(network, device), config=config, classes=classes, prototypes=records)
         model.folder = run.path
         return model
 
@@ -95,13 +102,17 @@ class Model(ModelHubMixin):
         """An image as uint8 (3, size, size)."""
         size = self.config.data.image_size
         if isinstance(image, Tensor):
-            if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] != 3:
+            if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] != 3 or not image.numel():
                 raise UserError(
                     f"a tensor image must be uint8 (3, H, W), not {image.dtype} {tuple(image.shape)}"
                 )
             image = Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy())
         if isinstance(image, Image.Image):
             return image_from_pil(image, size=size)
+        if not isinstance(image, str | PathLike):
+            raise UserError(
+                f"an image is a path, a PIL image or a uint8 tensor, not a {type(image).__name__}"
+            )
         return read_image(image, size=size)
 
     def predict(self, image: ImageLike) -> Prediction:
@@ -167,3 +178,11 @@ class Model(ModelHubMixin):
             return cls.load(model_id)
         known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
         return cls.load(snapshot_download(model_id, **{name: hub[name] for name in known if name in hub}))
+
+
+def _on(network: DProtoNet, device: str | torch.device | None) -> DProtoNet:
+    try:
+        return network.to(device or "cpu")
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"device {device} cannot be used ({reason}); leave it out for the CPU") from None

@@ -6,8 +6,10 @@
 Every file is written under a temporary name and renamed. Reading one never runs code.
 """
 
+import hashlib
 import json
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -19,15 +21,18 @@ from typing import Any
 import tomli_w
 import torch
 from PIL import Image
+from torch import Tensor
 
 from dprotonet.config import Config, from_tables, read_toml, to_tables
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.network import DProtoNet
-from dprotonet.training.checkpoint import load_weights, save_tensors, write_text
+from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors, write_text
 from dprotonet.training.push import Projection
 
 FORMAT = 1
+
+_SOURCE = re.compile(r"prototypes/\d{6,}\.png")
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ class RunFolder:
     def metrics(self) -> Path:
         return self.path / "metrics.jsonl"
 
-    def create(self, *, overwrite: bool) -> None:
-        """Make the folder; an occupied one is an error unless it may be overwritten."""
+    def check_free(self, *, overwrite: bool) -> bool:
+        """Whether an earlier run is in the way; an error unless that may be overwritten."""
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--out {self.path} is a file; name a folder")
         occupied = self.path.is_dir() and any(self.path.iterdir())
@@ -74,7 +79,11 @@ class RunFolder:
             raise UserError(
                 f"--out {self.path} is not a run folder and will not be overwritten; name another"
             )
-        if occupied:
+        return occupied
+
+    def create(self, *, overwrite: bool) -> None:
+        """Make the folder, in place of an earlier run if that may be overwritten."""
+        if self.check_free(overwrite=overwrite):
             shutil.rmtree(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
 
@@ -132,33 +141,41 @@ class RunFolder:
 
     # ── model ──
 
+    def keep(self, network: DProtoNet, records: Sequence[PrototypeRecord], *, train: ImageData) -> None:
+        """A better model in place of the old: new pictures, weights, the list of prototypes; then tidy up."""
+        self._write_sources(train, records)
+        self.write_model(network, records, train.classes)
+        wanted = {item.image for item in records}
+        for old in (self.path / "prototypes").glob("*.png"):
+            if f"prototypes/{old.name}" not in wanted:
+                old.unlink()
+
     def write_model(
         self, network: DProtoNet, records: Sequence[PrototypeRecord], classes: Sequence[str]
     ) -> None:
-        """Weights first, the list of prototypes last: a folder with prototypes.json is complete."""
-        save_tensors(self.path / "model.safetensors", network.state_dict(), {"format": "pt"})
+        """Weights and the list of prototypes, each with the digest by which they know one another."""
+        digest = _digest(records)
+        metadata = {"format": "pt", "prototypes": digest}
+        save_tensors(self.path / "model.safetensors", network.state_dict(), metadata)
         content = {
             "format": FORMAT,
+            "digest": digest,
             "classes": list(classes),
             "prototypes": [asdict(item) for item in records],
         }
         write_text(self.path / "prototypes.json", json.dumps(content, indent=1, ensure_ascii=False))
 
-    def write_sources(self, train: ImageData, records: Sequence[PrototypeRecord]) -> None:
+    def _write_sources(self, train: ImageData, records: Sequence[PrototypeRecord]) -> None:
         """The source images as the network saw them, each once."""
-        folder = self.path / "prototypes"
-        folder.mkdir(exist_ok=True)
-        for name, index in {item.image: item.index for item in records if item.image}.items():
+        (self.path / "prototypes").mkdir(exist_ok=True)
+        for name, index in {item.image: item.index for item in records}.items():
             pixels = train[index].image.permute(1, 2, 0).numpy()
             temporary = (self.path / name).with_suffix(".tmp")
             Image.fromarray(pixels).save(temporary, format="PNG")
             temporary.replace(self.path / name)
-        wanted = {item.image for item in records}
-        for old in folder.glob("*.png"):
-            if f"prototypes/{old.name}" not in wanted:
-                old.unlink()
 
     def read_prototypes(self) -> tuple[list[str], list[PrototypeRecord]]:
+        """Class names and provenance; nothing in the file is trusted, it may come from a stranger."""
         path = self.path / "prototypes.json"
         if not path.is_file():
             raise UserError(
@@ -166,18 +183,50 @@ class RunFolder:
             )
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            records = [PrototypeRecord(**item) for item in content["prototypes"]]
-            classes = [str(name) for name in content["classes"]]
+            if content["format"] != FORMAT:
+                raise ValueError(f"format {content['format']!r}, this version reads {FORMAT}")
+            classes = _checked_classes(content["classes"])
+            records = [_checked_record(*pair, classes) for pair in enumerate(content["prototypes"])]
+            if not records or content["digest"] != _digest(records):
+                raise ValueError("the prototypes do not match their digest")
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(
                 f"{path} is damaged or of another version ({error}); copy the run again"
             ) from None
-        if not classes or not records:
-            raise UserError(f"{path} names no class or no prototype; copy the run again")
         return classes, records
 
-    def load_weights(self, network: DProtoNet) -> None:
-        load_weights(network, self.path / "model.safetensors")
+    def read_weights(self, records: Sequence[PrototypeRecord]) -> dict[str, Tensor]:
+        """The tensors of the network that `records` belong to."""
+        path = self.path / "model.safetensors"
+        tensors = load_tensors(path)
+        if read_metadata(path).get("prototypes") != _digest(records):
+            raise UserError(
+                f"{path} and prototypes.json are of different models; copy the run again, or --resume it"
+            )
+        return tensors
+
+
+def _digest(records: Sequence[PrototypeRecord]) -> str:
+    text = json.dumps([asdict(item) for item in records])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _checked_classes(classes: object) -> list[str]:
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise TypeError("classes must be a list of names")
+    if len(classes) < 2 or len(set(classes)) != len(classes):
+        raise ValueError("classes must be two or more different names")
+    return classes
+
+
+def _checked_record(number: int, item: dict[str, Any], classes: Sequence[str]) -> PrototypeRecord:
+    """A record whose picture lies where we put pictures: never a path that leads out of the folder."""
+    record = PrototypeRecord(**item)
+    if not isinstance(record.image, str) or not _SOURCE.fullmatch(record.image):
+        raise ValueError(f"prototype {number} names the picture {record.image!r}")
+    if record.prototype != number or record.class_name not in classes or not isinstance(record.source, str):
+        raise ValueError(f"prototype {number} is not in order")
+    return record
 
 
 def prototype_records(

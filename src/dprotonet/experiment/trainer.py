@@ -30,7 +30,7 @@ from dprotonet.experiment.build import (
 )
 from dprotonet.experiment.run_folder import RunFolder, prototype_records
 from dprotonet.network import DProtoNet
-from dprotonet.training.checkpoint import load_checkpoint, save_checkpoint
+from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
@@ -69,19 +69,15 @@ class Trainer:
         """Train to the end. After the first RoundDone the folder can be loaded."""
         check_config(self.config)
         folder = RunFolder(self.out)
+        self._check_out(folder)
         splits = build_splits(self.config.data, self.on_scan)
         check_data(splits.train, self.config.network.prototypes_per_class)
         network = self._network(splits)
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
         engine = yield from self._engine(network, splits, accelerator)
-        if self.resume and folder.checkpoint.exists():
-            extra = load_checkpoint(folder.checkpoint, engine)
-            if accelerator.is_main_process:
-                folder.cut_metrics(extra["metrics_size"])
-        else:
-            self._start(engine)
-        writer = _Writer(self, folder, network, splits.train, engine)
+        self._resume_or_start(engine, folder, splits)
+        writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
         for event in engine.run(build_stages(self.config.training)):
             if accelerator.is_main_process:
                 writer.write(event)
@@ -100,15 +96,37 @@ class Trainer:
             pretrained=True,
         )
 
+    def _check_out(self, folder: RunFolder) -> None:
+        """Before any work: whether the run may be written, and if resumed, that it is still the same run."""
+        if not self.resume:
+            folder.check_free(overwrite=self.overwrite)
+            return
+        changed = changed_keys(folder.read_config(), self.config)
+        if changed:
+            raise UserError(f"--resume cannot change {', '.join(changed)}; train into another --out instead")
+
     def _open(self, folder: RunFolder, accelerator: Accelerator) -> None:
         if accelerator.is_main_process:
             if not self.resume:
                 folder.create(overwrite=self.overwrite)
-            elif not (folder.path / "config.toml").is_file():
-                raise UserError(f"--resume: {folder.path} is no run folder; start without --resume")
             folder.write_config(self.config)
             folder.write_environment()
         accelerator.wait_for_everyone()
+
+    def _resume_or_start(self, engine: Engine, folder: RunFolder, splits: Splits) -> None:
+        kept = kept_checkpoint(folder.checkpoint) if self.resume else None
+        size = 0
+        if kept is not None:
+            extra = load_checkpoint(kept, engine)
+            if extra.get("data") != _data_digest(splits):
+                raise UserError("the data changed since the run began; train into another --out")
+            size = int(extra["metrics_size"])
+        else:
+            if self.resume:
+                logger.warning("no checkpoint in %s yet; starting anew", folder.path)
+            self._start(engine)
+        if engine.accelerator.is_main_process:
+            folder.cut_metrics(size)
 
     def _engine(
         self, network: DProtoNet, splits: Splits, accelerator: Accelerator
@@ -182,6 +200,7 @@ class _Writer:
     network: DProtoNet
     train: ImageData
     engine: Engine
+    data: list[str]
     board: Any = None
 
     def __post_init__(self) -> None:
@@ -198,7 +217,7 @@ class _Writer:
         if isinstance(event, RoundDone) and event.kept:
             self._keep()
         if not (isinstance(event, EpochDone) and event.phase == "last"):
-            extra = {"metrics_size": self.folder.metrics_size()}
+            extra = {"metrics_size": self.folder.metrics_size(), "data": self.data}
             save_checkpoint(self.folder.checkpoint, self.engine, extra)
 
     def _keep(self) -> None:
@@ -206,8 +225,7 @@ class _Writer:
         assert self.engine.projection is not None
         seed = self.trainer.config.data.data_seed
         records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
-        self.folder.write_sources(self.train, records)
-        self.folder.write_model(self.network, records, self.train.classes)
+        self.folder.keep(self.network, records, train=self.train)
 
     def close(self) -> None:
         if self.board is not None:
@@ -240,6 +258,10 @@ def event_record(event: Event) -> dict[str, Any]:
         else:
             record[item.name] = value
     return record
+
+
+def _data_digest(splits: Splits) -> list[str]:
+    return [splits.train.fingerprint, splits.val.fingerprint]
 
 
 def changed_keys(stored: Config, given: Config) -> list[str]:

@@ -3,12 +3,12 @@
 import json
 import os
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -26,17 +26,29 @@ _NETWORK, _OPTIMIZER, _PROJECTION, _STATE = (
 
 def write_text(path: Path, text: str) -> None:
     """Write under a temporary name, then rename."""
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    temporary = _temporary(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{os.getpid()}.tmp")  # two processes may write the same file
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write under a temporary name, then rename; tensors are copied so that shared memory is no obstacle."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = _temporary(path)
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    save_file(owned, temporary, metadata=metadata or {})
-    os.replace(temporary, path)
+    try:
+        save_file(owned, temporary, metadata=metadata or {})
+        os.replace(temporary, path)
+    except SafetensorError as error:
+        raise OSError(0, f"could not write ({error})", str(path)) from None
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -51,9 +63,14 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         ) from None
 
 
-def load_weights(module: nn.Module, path: Path) -> None:
-    """Load a state dict that must fit entry by entry."""
-    tensors = load_tensors(path)
+def read_metadata(path: Path) -> dict[str, str]:
+    """The strings stored beside the tensors."""
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
+def load_weights(module: nn.Module, tensors: dict[str, Tensor], *, path: Path) -> None:
+    """Load a state dict, read from `path`, that must fit entry by entry."""
     expected = module.state_dict()
     missing, unexpected = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     if missing or unexpected:
@@ -81,7 +98,12 @@ def save_checkpoint(folder: Path, engine: Engine, extra: dict[str, Any]) -> None
         save_tensors(fresh / _OPTIMIZER, _flat(engine.optimizer.state_dict()["state"]))
     if engine.projection is not None:
         save_tensors(fresh / _PROJECTION, _projection_tensors(engine.projection))
-    state = {"position": asdict(engine.position), "extra": extra}
+    state = {
+        "position": asdict(engine.position),
+        "optimizer": engine.optimizer is not None,
+        "projection": engine.projection is not None,
+        "extra": extra,
+    }
     write_text(fresh / _STATE, json.dumps(state, indent=1))
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
@@ -90,24 +112,33 @@ def save_checkpoint(folder: Path, engine: Engine, extra: dict[str, Any]) -> None
     shutil.rmtree(old, ignore_errors=True)
 
 
+def kept_checkpoint(folder: Path) -> Path | None:
+    """Where the newest whole checkpoint is: a kill between two renames leaves it under its old name."""
+    places = (folder, folder.with_name(folder.name + ".old"))
+    return next((place for place in places if (place / _STATE).is_file()), None)
+
+
 def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
     """Put the engine back where it was; returns what `save_checkpoint` was given as `extra`."""
-    kept = folder if folder.exists() else folder.with_name(folder.name + ".old")
-    if not (kept / _STATE).is_file():
-        raise UserError(f"no checkpoint in {folder}; start without --resume")
     try:
-        state = json.loads((kept / _STATE).read_text(encoding="utf-8"))
-        engine.position = Position(**state["position"])
-        extra: dict[str, Any] = state["extra"]
+        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        position = Position(**state["position"])
+        for item in fields(Position):
+            if type(getattr(position, item.name)) is not item.type:
+                raise TypeError(f"{item.name} is {getattr(position, item.name)!r}")
+        extra: dict[str, Any] = dict(state["extra"])
+        load_weights(engine.network, load_tensors(folder / _NETWORK), path=folder / _NETWORK)
+        if state["optimizer"]:
+            engine.resume_optimizer = _nested(load_tensors(folder / _OPTIMIZER))
+        if state["projection"]:
+            tensors = load_tensors(folder / _PROJECTION)
+            views = int(tensors.pop("views"))
+            engine.projection = Projection(**tensors, views=views)
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{kept / _STATE} is damaged ({error}); start anew without --resume") from None
-    load_weights(engine.network, kept / _NETWORK)
-    if (kept / _OPTIMIZER).is_file():
-        engine.resume_optimizer = _nested(load_tensors(kept / _OPTIMIZER))
-    if (kept / _PROJECTION).is_file():
-        tensors = load_tensors(kept / _PROJECTION)
-        views = int(tensors.pop("views"))
-        engine.projection = Projection(**tensors, views=views)
+        raise UserError(
+            f"the checkpoint {folder} is damaged ({error}); start anew with --overwrite"
+        ) from None
+    engine.position = position
     return extra
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
+from accelerate.utils import broadcast, gather_object
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
@@ -76,13 +76,10 @@ class Engine:
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
         self.network.to(self.accelerator.device)
-        while True:
+        while not self._out_of_patience():
             stage = stages[self.position.stage] if self.position.stage < len(stages) else None
             if self.position.round_open and not _is_last_layer(stage):
-                finished = self._round()
-                yield finished
-                if finished.stop:
-                    return
+                yield self._round()
             elif stage is None:
                 return
             elif isinstance(stage, Push):
@@ -90,6 +87,9 @@ class Engine:
             else:
                 yield from self._phase(stage)
                 self._advance()
+
+    def _out_of_patience(self) -> bool:
+        return not self.position.round_open and self.position.stale_rounds >= self.settings.patience
 
     # ── stages ──
 
@@ -135,6 +135,7 @@ class Engine:
             loss, accuracy = (sums[0] / sums[-1]).item(), (sums[-2] / sums[-1]).item()
             yield StepDone(phase.name, self.position.epoch, number + 1, len(batches), loss, accuracy)
         self.position.epoch_in_stage += 1
+        self._share_buffers()
         total = torch.stack(gather_object([sums])).sum(0)
         means = (total / total[-1].clamp_min(1)).tolist()
         terms = dict(zip(_TERMS, means[: len(_TERMS)], strict=True))
@@ -155,6 +156,11 @@ class Engine:
         terms = [term.item() * len(labels) for term in step.terms]
         return torch.tensor([*terms, right, len(labels)], dtype=torch.float64)
 
+    def _share_buffers(self) -> None:
+        """BatchNorm statistics of the first process to all, so that every process validates one network."""
+        for buffer in self.network.buffers():
+            buffer.copy_(broadcast(buffer))
+
     def _push(self) -> PushDone:
         started = time.perf_counter()
         before = self._validate()[0]
@@ -172,8 +178,7 @@ class Engine:
         kept = accuracy >= self.position.best  # small splits tie often; of equals the later learned longer
         self.position.best = max(accuracy, self.position.best)
         self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
-        stop = self.position.stale_rounds >= self.settings.patience
-        return RoundDone(self.position.epoch, accuracy, loss, kept, stop)
+        return RoundDone(self.position.epoch, accuracy, loss, kept, self._out_of_patience())
 
     # ── parts ──
 
@@ -181,7 +186,10 @@ class Engine:
         return WholeObjective(self.network, self.loss), self.train_views
 
     def _head_setting(self) -> tuple[nn.Module, ViewSource]:
-        """Only the head learns: scores do not change from epoch to epoch, so they are taken once."""
+        """Only the head learns, so scores are taken once, of one view of each image.
+
+        Unstated: which views the last-layer stage sees. One augmented view each, the same in all its epochs.
+        """
         objective = HeadObjective(self.network.head, self.loss, prototype_class=self.network.prototype_class)
         return objective, self._score_views()
 
@@ -279,5 +287,5 @@ def _must_be_finite(terms: LossTerms, phase: Phase, epoch: int) -> None:
     values = ", ".join(f"{name} {term.item():.3g}" for name, term in zip(_TERMS, terms, strict=True))
     raise ComputationError(
         f"the loss is not finite in {phase.name} epoch {epoch} ({values}); "
-        "lower the learning rates, or use --mixed-precision no; the last checkpoint is kept for --resume"
+        "lower the learning rates, or use --mixed-precision no"
     )

@@ -4,7 +4,6 @@ An image is encoded once however many prototypes look at it, and its augmentatio
 source. Processes share the images; sums and minima are merged exactly.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +11,7 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor
 
+from dprotonet.errors import ComputationError
 from dprotonet.inference.projection import (
     NOTHING,
     MultiImageMean,
@@ -48,13 +48,13 @@ class Pusher:
     workers: int = 0
 
     @torch.no_grad()
-    def __call__(
-        self, network: DProtoNet, views: ViewSource, *, on_batch: Callable[[int, int], None] | None = None
-    ) -> Projection:
+    def __call__(self, network: DProtoNet, views: ViewSource) -> Projection:
         """Replace the network's prototypes (in eval mode) by mean region vectors of their sources."""
         was_training = network.training
         network.eval()
-        sources = self._sources(network, views, on_batch)
+        sources = self._sources(network, views)
+        if (sources.index == NOTHING).any():
+            raise ComputationError("a prototype found no region of its class: are all features finite?")
         count = self.images if views.augmentations is None else min(self.images, 1 + views.augmentations)
         vectors = self._means(network, views, sources=sources, count=count)
         network.prototypes.vectors.copy_(vectors)
@@ -64,16 +64,12 @@ class Pusher:
             sources.index.cpu(), sources.region.cpu(), sources.distances.cpu(), count, collapsed.cpu()
         )
 
-    def _sources(
-        self, network: DProtoNet, views: ViewSource, on_batch: Callable[[int, int], None] | None
-    ) -> Sources:
+    def _sources(self, network: DProtoNet, views: ViewSource) -> Sources:
         search = SourceSearch(network.prototypes)
         batches = plain_batches(len(views), batch=self.batch, share=self._share)
-        for number, view in enumerate(load(views, batches, workers=self.workers), start=1):
-            regions, labels, index = self._encoded(network, view.inputs), view.label, view.index
-            search.update(regions, self._here(labels), self._here(index))
-            if on_batch is not None:
-                on_batch(number, len(batches))
+        for view in load(views, batches, workers=self.workers):
+            regions = self._encoded(network, view.inputs)
+            search.update(regions, self._here(view.label), self._here(view.index))
         for found in gather_object([_on_cpu(search.sources())]):
             search.merge(
                 Sources(*(self._here(part) for part in (found.distances, found.index, found.region)))
@@ -82,7 +78,7 @@ class Pusher:
 
     def _means(self, network: DProtoNet, views: ViewSource, *, sources: Sources, count: int) -> Tensor:
         mean = MultiImageMean(network.prototypes, sources)
-        images = [index for index in sources.index.unique().tolist() if index != NOTHING]
+        images = sources.index.unique().tolist()
         keys: list[Key] = [(index, variant) for index in images for variant in range(count)]
         for view in load(views, chunks(self._share.of(keys), self.batch), workers=self.workers):
             mean.update(self._encoded(network, view.inputs), self._here(view.index))

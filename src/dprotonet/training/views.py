@@ -62,12 +62,15 @@ class Part(NamedTuple):
 
 
 def epoch_parts(views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share) -> list[Part]:
-    """This process's part of every batch of a shuffled epoch; a last batch too small to share is left out."""
+    """This process's part of every batch of a shuffled epoch; a tiny last batch joins the one before."""
     generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
     order = torch.randperm(len(views), generator=generator).tolist()
     keys = [(index, variant_of(epoch, index, views.augmentations)) for index in order]
-    whole = [keys[start : start + batch] for start in range(0, len(keys), batch)]
-    return [_part(together, share) for together in whole if len(together) >= share.processes]
+    whole = chunks(keys, batch)
+    if len(whole) > 1 and len(whole[-1]) < 2 * share.processes:  # BatchNorm needs two images in each process
+        small = whole.pop()
+        whole[-1] = whole[-1] + small
+    return [_part(together, share) for together in whole]
 
 
 def _part(together: list[Key], share: Share) -> Part:
@@ -84,10 +87,10 @@ def chunks(keys: Sequence[Key], batch: int) -> list[list[Key]]:
     return [list(keys[start : start + batch]) for start in range(0, len(keys), batch)]
 
 
-def load(views: ViewSource, batches: list[list[Key]], *, workers: int, pin: bool = False) -> Iterator[View]:
+def load(views: ViewSource, batches: list[list[Key]], *, workers: int) -> Iterator[View]:
     """Batched views, collated; `workers` processes read ahead."""
     source: Any = views
     if not batches:
         return iter(())
-    loader = DataLoader(source, batch_sampler=batches, num_workers=workers, pin_memory=pin)
+    loader = DataLoader(source, batch_sampler=batches, num_workers=workers)
     return iter(loader)
