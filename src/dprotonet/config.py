@@ -90,9 +90,11 @@ class TrainingConfig:
     rate_shaping: float = 3e-3
     rate_prototypes: float = 3e-3
     rate_head: float = 1e-4
+    rate_schedule: Literal["cosine", "constant"] = "cosine"
+    """How learning rates go over the epochs; the paper names no decay."""
     decay_backbone: float = 1e-3
     """Weight decay of the backbone; the paper names none, ProtoPNet has this one."""
-    decay_shaping: float = 1e-2
+    decay_shaping: float = 3e-2
     """Weight decay of the shaping net, chosen on validation data (docs/results.md)."""
     cluster: float = 0.8
     """λ₁ of Eq. (4)."""

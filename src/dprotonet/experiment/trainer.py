@@ -34,7 +34,7 @@ from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
-from dprotonet.training.phases import WeightDecay
+from dprotonet.training.phases import WeightDecay, constant, half_cosine
 from dprotonet.training.push import Pusher
 from dprotonet.training.start import starting_vectors
 from dprotonet.training.views import ViewSource
@@ -146,8 +146,9 @@ class Trainer:
             sources, trained = (train, val), network.without_backbone()
         workers = 0 if training.mode == "frozen" else training.workers
         pusher = Pusher(accelerator, images=training.push_images, batch=training.batch_size, workers=workers)
+        rate_share = half_cosine if training.rate_schedule == "cosine" else constant
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
-        settings = Settings(training.seed, training.batch_size, workers, training.patience, decay)
+        settings = Settings(training.seed, training.batch_size, workers, training.patience, decay, rate_share)
         return Engine(
             trained,
             sources[0],

@@ -5,7 +5,7 @@ seeded by (seed, epoch), so a run that goes on from a checkpoint is the run that
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -22,7 +22,7 @@ from dprotonet.network import DProtoNet
 from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.objective import HeadObjective, Step, WholeObjective
-from dprotonet.training.phases import PARTS, Phase, Push, Stage, WeightDecay
+from dprotonet.training.phases import PARTS, Phase, Push, Stage, WeightDecay, half_cosine
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_parts, load, variant_of
 
@@ -51,6 +51,7 @@ class Settings:
     workers: int = 0
     patience: int = 2
     weight_decay: WeightDecay = field(default_factory=WeightDecay)
+    rate_share: Callable[[int, int], float] = half_cosine  # of epoch and epochs
 
 
 @dataclass
@@ -71,11 +72,14 @@ class Engine:
     position: Position = field(default_factory=Position)
     projection: Projection | None = None
     optimizer: Optimizer | None = None
+    epochs: int = 0  # warm and joint ones in all, of the stages that run
     resume_optimizer: dict | None = None  # state to load into the optimiser of the first stage
 
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
         self.network.to(self.accelerator.device)
+        phases = [stage for stage in stages if isinstance(stage, Phase)]
+        self.epochs = sum(phase.epochs for phase in phases if phase.name != "last")
         while not self._out_of_patience():
             stage = stages[self.position.stage] if self.position.stage < len(stages) else None
             if self.position.round_open and not _is_last_layer(stage):
@@ -109,6 +113,7 @@ class Engine:
         model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         for _ in range(self.position.epoch_in_stage, phase.epochs):
             prepare_parts(self.network, phase)
+            self._set_rates(phase)
             yield from self._epoch(phase, model, views)
         self.network.requires_grad_(True)
         self.accelerator.free_memory()  # forget the wrappers of this phase
@@ -212,6 +217,10 @@ class Engine:
         return ScoreViews(torch.cat([scores for _, scores in gathered])[order], views.labels)
 
     def _optimizer(self, phase: Phase) -> Optimizer:
+        return Adam(self._groups(phase))
+
+    def _groups(self, phase: Phase) -> list[dict]:
+        """Parameters of the parts that learn, with their rate and decay."""
         parts = named_parts(self.network)
         groups = [
             {
@@ -221,7 +230,16 @@ class Engine:
             }
             for name in trained_parts(phase)
         ]
-        return Adam([group for group in groups if group["params"]])
+        return [group for group in groups if group["params"]]
+
+    def _set_rates(self, phase: Phase) -> None:
+        """The share of the rates that falls to the coming epoch; the last-layer stage keeps its rate."""
+        share = (
+            1.0 if phase.name == "last" else self.settings.rate_share(self.position.epoch + 1, self.epochs)
+        )
+        assert self.optimizer is not None
+        for group, part in zip(self.optimizer.param_groups, self._groups(phase), strict=True):
+            group["lr"] = part["lr"] * share
 
     def _workers(self, views: ViewSource) -> int:
         return self.settings.workers if views is self.train_views or views is self.val_views else 0
