@@ -67,7 +67,7 @@ def epoch_parts(views: ViewSource, *, seed: int, epoch: int, batch: int, share: 
     order = torch.randperm(len(views), generator=generator).tolist()
     keys = [(index, variant_of(epoch, index, views.augmentations)) for index in order]
     whole = chunks(keys, batch)
-    if len(whole) > 1 and len(whole[-1]) < 2 * share.processes:  # BatchNorm needs two images in each process
+    if len(whole) > 1 and 2 * len(whole[-1]) < batch:  # BatchNorm learns nothing from a few images
         small = whole.pop()
         whole[-1] = whole[-1] + small
     return [_part(together, share) for together in whole]
