@@ -56,7 +56,7 @@ class Reporter:
             note = f"loss {event.loss:7.3f}  accuracy {event.accuracy:6.1%}"
             self.advance(f"{event.phase} epoch {event.epoch}", event.step, event.steps, note)
         elif not (isinstance(event, EpochDone) and event.phase == "last"):
-            self.console.print(describe(event))
+            self.console.print(describe(event), soft_wrap=True)
 
 
 def describe(event: EpochDone | PushDone | RoundDone) -> str:

@@ -33,8 +33,18 @@ class TrainArguments:
 def main(words: list[str]) -> None:
     stored = _stored(words)
     arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
-    config = Config(arguments.data_, arguments.network, arguments.training)
+    config = Config(absolute(arguments.data_), arguments.network, arguments.training)
     run(config, arguments)
+
+
+def absolute(data: DataConfig) -> DataConfig:
+    """With the folder's full path, so that the run can be evaluated from anywhere."""
+    kind, _, path = data.data.partition(":")
+    return (
+        replace(data, data=f"folder:{Path(path).expanduser().resolve()}")
+        if kind == "folder" and path
+        else data
+    )
 
 
 def run(config: Config, arguments: TrainArguments) -> None:
