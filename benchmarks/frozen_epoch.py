@@ -1,6 +1,6 @@
 """An epoch on cached features against an epoch that draws, augments and encodes again, in one run.
 
-    python benchmarks/frozen_epoch.py [--per-species 20] [--epochs 2]
+    python benchmarks/frozen_epoch.py [--per-species 40] [--epochs 1]
 
 Both train the same network (EfficientNet-Lite0 packaged, backbone resting, shaping, 720 spatial masks, 120
 prototypes) on the built-in birds. The time of building the cache is printed too, and counted in neither.
@@ -40,8 +40,8 @@ def seconds_an_epoch(network: DProtoNet, train: ViewSource, val: ViewSource, epo
 def main() -> None:
     keep_freed_memory()
     parser = argparse.ArgumentParser()
-    parser.add_argument("--per-species", type=int, default=20)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--per-species", type=int, default=40)
+    parser.add_argument("--epochs", type=int, default=1)
     options = parser.parse_args()
     birds = Birds(species=12, per_species=options.per_species)
     val_birds = Birds(species=12, per_species=1, split="val")

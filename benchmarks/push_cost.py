@@ -1,6 +1,6 @@
 """A push against one inference pass over the very images it looks at, in one run.
 
-    python benchmarks/push_cost.py [--images 4] [--per-species 10]
+    python benchmarks/push_cost.py [--images 3] [--per-species 5]
 
 The push looks at every training image once and at M views of every source image. The inference pass encodes
 the same views in the same order and classifies them.
@@ -39,9 +39,9 @@ def inference_seconds(network: DProtoNet, views: Views, projection: Projection) 
 def main() -> None:
     keep_freed_memory()
     parser = argparse.ArgumentParser()
-    parser.add_argument("--images", type=int, default=4, help="M of multi-image prototype learning")
-    parser.add_argument("--per-species", type=int, default=10)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--images", type=int, default=3, help="M of multi-image prototype learning")
+    parser.add_argument("--per-species", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
     network = build_network(NetworkConfig(), classes=12, image_size=224, pretrained=True).eval()
     normalise = build_normalise(network.encoder.backbone, 3)
