@@ -13,7 +13,7 @@ from dprotonet.encoder.backbone import load_backbone
 from dprotonet.encoder.weights import read_state
 from dprotonet.errors import UserError
 
-REAL = Path("/work/shared/weights")
+REAL = Path(__file__).resolve().parents[3] / "shared" / "weights"  # real files, beside the project
 
 
 @pytest.fixture(autouse=True)
