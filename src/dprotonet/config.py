@@ -95,7 +95,7 @@ class TrainingConfig:
     decay_backbone: float = 1e-3
     """Weight decay of the backbone; the paper names none, ProtoPNet has this one."""
     decay_shaping: float = 3e-2
-    """Weight decay of the shaping net, chosen on validation data (docs/results.md)."""
+    """Weight decay of the shaping net, chosen on validation data."""
     cluster: float = 0.8
     """λ₁ of Eq. (4)."""
     separation: float = -0.08

@@ -28,8 +28,8 @@ class LearningRates:
 class WeightDecay:
     """Of the four parts, as the L2 term of Adam.
 
-    Unstated: the paper names none. ProtoPNet has 1e-3 on backbone and shaping; the shaping net, new and wide,
-    generalises better with more (docs/results.md).
+    Unstated: the paper names none. ProtoPNet has 1e-3 on backbone and shaping; for the shaping net, new and
+    wide, we chose more on validation data.
     """
 
     backbone: float = 1e-3
