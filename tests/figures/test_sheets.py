@@ -8,8 +8,7 @@ import torch
 from PIL import Image, ImageColor
 
 from dprotonet.figures import EvidenceRow, contact_sheet, evidence_sheet, prototype_sheet, stack
-from dprotonet.figures import canvas as canvas_module
-from dprotonet.figures.evidence_sheet import STAIRS
+from dprotonet.figures.evidence_sheet import LEDGER
 from dprotonet.figures.prototype_sheet import spotlit
 from dprotonet.figures.stairs import shares
 from dprotonet.figures.style import AGAINST, FOR, INK, PAPER, fitted, font, number, wrapped
@@ -36,7 +35,7 @@ def sheet(rows: list[EvidenceRow], rest: float = 0.0) -> Image.Image:
 
 def bars(image: Image.Image, colour: str) -> list[tuple[int, int, int]]:
     """Top, left and right of every bar of that colour in the staircase, from the top down."""
-    hit = (np.asarray(image)[:, STAIRS:] == ImageColor.getrgb(colour)).all(axis=-1)
+    hit = (np.asarray(image)[:, LEDGER.stairs :] == ImageColor.getrgb(colour)).all(axis=-1)
     inked = hit.any(axis=1)
     found = []
     for top in np.flatnonzero(inked & ~np.roll(inked, 1)):
@@ -44,20 +43,6 @@ def bars(image: Image.Image, colour: str) -> list[tuple[int, int, int]]:
         if places.size:
             found.append((int(top), int(places[0]), int(places[-1])))
     return found
-
-
-@pytest.fixture
-def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every line of text that is drawn during the test."""
-    lines: list[str] = []
-    draw = canvas_module.Canvas.text
-
-    def spy(self: canvas_module.Canvas, at: tuple[float, float], text: str, **options: object) -> None:
-        lines.append(text)
-        draw(self, at, text, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(canvas_module.Canvas, "text", spy)
-    return lines
 
 
 def test_gains_run_to_the_right_and_losses_to_the_left() -> None:

@@ -17,8 +17,8 @@ from dprotonet.experiment.build import build_accelerator, build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import confusion_figure
+from dprotonet.files import write_text
 from dprotonet.metrics.classification import accuracy, auroc, balanced_accuracy, recall_per_class
-from dprotonet.training.checkpoint import write_text
 from dprotonet.training.evaluation import Predictions, evaluate
 
 SPLITS = ("train", "val", "test")

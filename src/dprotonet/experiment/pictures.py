@@ -12,14 +12,13 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.model import ImageLike, Model, Prediction
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.figures import EvidenceRow, evidence_sheet, prototype_sheet, stack, training_curve
+from dprotonet.files import whole
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a PNG under a temporary name, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    picture.save(temporary, format="PNG")
-    temporary.replace(path)
+    """Write a PNG."""
+    with whole(path) as temporary:
+        picture.save(temporary, format="PNG")
 
 
 def source_images(model: Model) -> Tensor:

@@ -26,8 +26,9 @@ from torch import Tensor
 from dprotonet.config import Config, from_tables, read_toml, to_tables
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
+from dprotonet.files import whole, write_text
 from dprotonet.network import DProtoNet
-from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors, write_text
+from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
 from dprotonet.training.push import Projection
 
 FORMAT = 1
@@ -170,9 +171,8 @@ class RunFolder:
         (self.path / "prototypes").mkdir(exist_ok=True)
         for name, index in {item.image: item.index for item in records}.items():
             pixels = train[index].image.permute(1, 2, 0).numpy()
-            temporary = (self.path / name).with_suffix(".tmp")
-            Image.fromarray(pixels).save(temporary, format="PNG")
-            temporary.replace(self.path / name)
+            with whole(self.path / name) as temporary:
+                Image.fromarray(pixels).save(temporary, format="PNG")
 
     def read_prototypes(self) -> tuple[list[str], list[PrototypeRecord]]:
         """Class names and provenance; nothing in the file is trusted, it may come from a stranger."""

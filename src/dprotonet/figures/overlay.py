@@ -1,7 +1,8 @@
-"""A heatmap laid over its image, and many images on one sheet.
+"""A heatmap laid over its image, or multiplied with it, and many images on one sheet.
 
-Heatmap images are the weighted sum of image and coloured heatmap, Eq. (18). Blue is cold and red is hot, as
-in the paper's figures.
+`heatmap_blend` and `masked_image` are the paper's two pictures, Eq. (18) and Eq. (19); `overlay` is the blend
+of Eq. (18) with weights that keep the picture bright, and what our sheets show. Blue is cold and red is hot,
+as in the paper's figures.
 
 Deviation: the paper blends with alpha 0.5 and beta 0.3, which darkens the picture; we take one half each.
 Unstated: the colour map; ours goes from blue to red with a single peak of lightness instead of jet's bands.
@@ -13,34 +14,63 @@ import torch
 from PIL import Image, ImageColor
 from torch import Tensor
 
-from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.canvas import Canvas, picture, rounding
 from dprotonet.figures.style import GAP, HEAT, MARGIN, MUTED, SMALL
 
 TILE = 192  # edge of a picture on a contact sheet
 LINE = 26  # height of its caption
+KEY = 14  # height of the colour key
+COLD, HOT = "ignored", "decisive"  # what the ends of the colour key mean
 
 
 def overlay(
     image: Tensor, heatmap: Tensor, *, image_weight: float = 0.5, heatmap_weight: float = 0.5
 ) -> Tensor:
     """The image (3, H, W) uint8 with the heatmap (H, W) in [0, 1] over it, (3, H, W) uint8."""
-    if image.ndim != 3 or heatmap.shape != image.shape[1:]:
-        raise ValueError(f"a heatmap {tuple(heatmap.shape)} cannot lie over an image {tuple(image.shape)}")
-    mixed = image_weight * image.expand(3, -1, -1).float() + heatmap_weight * 255 * heat(heatmap).to(
-        image.device
-    )
-    return mixed.round().clamp(0, 255).to(torch.uint8)
+    _check(image, heatmap)
+    colours = 255 * heat(heatmap).to(image.device)
+    return _as_bytes(image_weight * image.expand(3, -1, -1).float() + heatmap_weight * colours)
+
+
+def heatmap_blend(image: Tensor, heatmap: Tensor, *, alpha: float = 0.5, beta: float = 0.3) -> Tensor:
+    """The paper's heatmap image, Eq. (18): `alpha` times the image plus `beta` times the coloured heatmap.
+
+    The image (3, H, W) or (1, H, W) is uint8, the heatmap (H, W) lies in [0, 1], the result is (3, H, W)
+    uint8. The heatmap is coloured by `heat`: the paper draws cold blue and hot red and names no colour map,
+    and ours has no bands that look like edges. Since `alpha` + `beta` is less than 1, the result is darker
+    than the image, as the paper's is; where fidelity does not matter, `overlay` is easier to look at.
+    """
+    return overlay(image, heatmap, image_weight=alpha, heatmap_weight=beta)
+
+
+def masked_image(image: Tensor, heatmap: Tensor) -> Tensor:
+    """The paper's binary-mask image, Eq. (19): the image times its heatmap, black where that is cold.
+
+    The image (3, H, W) or (1, H, W) is uint8, the heatmap (H, W) lies in [0, 1], the result is (3, H, W)
+    uint8. The name is the paper's; the heatmap is not thresholded here, so that a lukewarm place is dim.
+    """
+    _check(image, heatmap)
+    return _as_bytes(image.expand(3, -1, -1) * heatmap.to(image.device, torch.float32))
 
 
 def heat(heatmap: Tensor) -> Tensor:
     """The colours (3, H, W) in [0, 1] of a heatmap (H, W) in [0, 1], from blue by way of yellow to red."""
-    if not bool(((heatmap >= -1e-4) & (heatmap <= 1 + 1e-4)).all()):
-        raise ValueError("a heatmap must lie in [0, 1] and hold no NaN; bring it to the unit range first")
+    _check_range(heatmap)
     anchors = torch.tensor([ImageColor.getrgb(colour)[:3] for colour in HEAT], device=heatmap.device) / 255
     place = heatmap.float().clamp(0, 1) * (len(HEAT) - 1)
     below = place.floor().long().clamp(max=len(HEAT) - 2)
     colours = torch.lerp(anchors[below], anchors[below + 1], (place - below).unsqueeze(-1))
     return colours.permute(2, 0, 1)
+
+
+def draw_key(canvas: Canvas, at: tuple[int, int], width: int) -> None:
+    """What the colours mean, on a line of that width around the height of `at`: from ignored to decisive."""
+    left, middle = at
+    canvas.text((left, middle), COLD, size=SMALL, colour=MUTED, anchor="lm")
+    canvas.text((left + width, middle), HOT, size=SMALL, colour=MUTED, anchor="rm")
+    start, end = left + 70, left + width - 76
+    colours = _as_bytes(255 * heat(torch.linspace(0, 1, end - start).expand(KEY, -1)))
+    canvas.image.paste(picture(colours), (start, middle - KEY // 2), rounding(end - start, KEY))
 
 
 def contact_sheet(images: Tensor, *, columns: int, captions: Sequence[str] | None = None) -> Image.Image:
@@ -59,3 +89,20 @@ def contact_sheet(images: Tensor, *, columns: int, captions: Sequence[str] | Non
         if captions is not None:
             canvas.text((left, top + TILE + 19), captions[index], size=SMALL, colour=MUTED, width=TILE)
     return canvas.image
+
+
+def _check(image: Tensor, heatmap: Tensor) -> None:
+    if image.ndim != 3 or heatmap.shape != image.shape[1:]:
+        raise ValueError(f"a heatmap {tuple(heatmap.shape)} cannot lie over an image {tuple(image.shape)}")
+    if image.dtype != torch.uint8:
+        raise ValueError(f"an image must be uint8 in [0, 255], not {image.dtype}")
+    _check_range(heatmap)
+
+
+def _check_range(heatmap: Tensor) -> None:
+    if not bool(((heatmap >= -1e-4) & (heatmap <= 1 + 1e-4)).all()):
+        raise ValueError("a heatmap must lie in [0, 1] and hold no NaN; bring it to the unit range first")
+
+
+def _as_bytes(colours: Tensor) -> Tensor:
+    return colours.round().clamp(0, 255).to(torch.uint8)

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
+from dprotonet.files import whole, write_text
 from dprotonet.training.engine import Engine, Position
 from dprotonet.training.push import Projection
 
@@ -24,31 +25,14 @@ _NETWORK, _OPTIMIZER, _PROJECTION, _STATE = (
 )
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write under a temporary name, then rename."""
-    temporary = _temporary(path)
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(f"{path.name}.{os.getpid()}.tmp")  # two processes may write the same file
-
-
 def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write under a temporary name, then rename; tensors are copied so that shared memory is no obstacle."""
-    temporary = _temporary(path)
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
-        save_file(owned, temporary, metadata=metadata or {})
-        os.replace(temporary, path)
+        with whole(path) as temporary:
+            save_file(owned, temporary, metadata=metadata or {})
     except SafetensorError as error:
         raise OSError(0, f"could not write ({error})", str(path)) from None
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from dprotonet.data.transforms import View, Views
 from dprotonet.errors import ComputationError
-from dprotonet.training.checkpoint import write_text
+from dprotonet.files import write_text
 from dprotonet.training.views import Key, chunks, load
 
 logger = logging.getLogger(__name__)

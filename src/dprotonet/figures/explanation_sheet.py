@@ -1,0 +1,85 @@
+"""Why the network decided, with the place in both images: this looks like that, and how much it counts.
+
+The paper's inference figure: at left the input and its predicted classes; then one row a prototype, the input
+with the prototype's heatmap beside the prototype's source image with its own; at right similarity × weight =
+points, adding up to the logit. Making the heatmaps is left to interpretation, colouring them to `overlay`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.decision import LEFT, PICTURE, TOP, Decision
+from dprotonet.figures.ledger import Ledger
+from dprotonet.figures.overlay import draw_key
+from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, font, wrapped
+
+THUMB, ROW = 168, 190  # edge of a picture, and height of its row
+WORDS = 124  # room for "looks like" between the two pictures
+SOURCE = LEFT + THUMB + WORDS  # where the prototype's picture begins
+NAME = SOURCE + THUMB + 28  # where its class name begins
+NUMBERS = ROW // 2 + 30  # the numbers stand beneath the class name
+KEY = 56  # room for the colour key beneath the probabilities
+LEDGER = Ledger(left=LEFT, factors=NAME + 142, top=TOP, row=ROW, numbers=NUMBERS, width=400)
+
+
+@dataclass(frozen=True)
+class ExplanationRow:
+    """One prototype's part in a logit, seen in both images: `contribution` is `similarity` times `weight`."""
+
+    input_overlay: Tensor
+    """The input with this prototype's heatmap over it, (3, H, W) uint8."""
+    source_overlay: Tensor
+    """The prototype's source image with its own heatmap over it, (3, H, W) uint8."""
+    class_name: str
+    prototype: int
+    similarity: float
+    weight: float
+    contribution: float
+
+
+def explanation_sheet(
+    image: Tensor,
+    *,
+    title: str,
+    probabilities: Sequence[tuple[str, float]],
+    explained: str | None = None,
+    rows: Sequence[ExplanationRow],
+    rest: float,
+    logit: float,
+) -> Image.Image:
+    """The sheet for one image (3, H, W) uint8 and the logit of `explained`, by default the likeliest class.
+
+    `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. Numbers that
+    do not add up are refused.
+    """
+    decision = Decision(title, probabilities, rows, rest, logit, explained)
+    bottom = max(decision.bottom + KEY, LEDGER.bottom(len(rows)))
+    canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
+    decision.draw(canvas, image)
+    draw_key(canvas, (MARGIN, decision.bottom + KEY // 2), PICTURE)
+    LEDGER.draw(canvas, decision)
+    if rows:
+        _draw_heads(canvas)
+    for row, top in zip(rows, LEDGER.tops(len(rows)), strict=False):
+        _draw_row(canvas, row, top)
+    return canvas.image
+
+
+def _draw_heads(canvas: Canvas) -> None:
+    for left, head in ((LEFT, "this image"), (SOURCE, "a training image")):
+        canvas.text((left, TOP + 14), head, size=SMALL, colour=MUTED)
+
+
+def _draw_row(canvas: Canvas, row: ExplanationRow, top: int) -> None:
+    middle = top + ROW // 2
+    for left, shown in ((LEFT, row.input_overlay), (SOURCE, row.source_overlay)):
+        canvas.picture((left, middle - THUMB // 2), shown, THUMB)
+    canvas.text((LEFT + THUMB + WORDS // 2, middle), "looks like", anchor="mm")
+    names = wrapped(row.class_name, LEDGER.points - NAME, font(BODY, bold=True), lines=2)
+    for place, name in enumerate(names):
+        canvas.text((NAME, middle - 12 - 24 * (len(names) - place)), name, bold=True)
+    canvas.text((NAME, middle - 10), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)

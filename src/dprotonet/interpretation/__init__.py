@@ -1,0 +1,1 @@
+"""Any callable from images to activations, plus an image, to a heatmap (Section 3.4)."""

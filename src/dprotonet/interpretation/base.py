@@ -1,0 +1,164 @@
+"""What every explainer borrows and gives back: the model as it was, and a frozen explanation.
+
+An explainer treats the network as a black box. It may switch it to inference for the time being, but train
+flags and `requires_grad` come back as they were, also after an exception. What is explained, the nodes say.
+"""
+
+import base64
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from dprotonet.figures import heatmap_blend, masked_image, overlay
+from dprotonet.files import whole, write_text
+from dprotonet.interpretation.nodes import Node
+
+
+class Passes(NamedTuple):
+    """How often the network saw this image, masked or not, forwards and backwards."""
+
+    forward: int
+    backward: int
+
+
+class Box(NamedTuple):
+    """The smallest rectangle of pixels; right and bottom are not part of it."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a node was active on one image.
+
+    `heatmap` (H, W) in [0, 1] is the finished map; `raw` (H, W) is the summed map before threshold and
+    scaling, which every metric that ranks pixels should take. `masks` holds the learned mask of each size,
+    `loss` its trace, `image` the input (C, H, W), `facts` what made the result: preset with all its values,
+    seed, versions.
+    """
+
+    heatmap: Tensor
+    raw: Tensor
+    masks: Mapping[int, Tensor]
+    loss: tuple[float, ...]
+    passes: Passes
+    node: str
+    image: Tensor
+    facts: Mapping[str, Any]
+
+    def box(self, *, share: float = 0.2) -> Box:
+        """Round the hottest `share` of the pixels."""
+        if not 0 < share <= 1:
+            raise ValueError(f"a share of the pixels lies in (0, 1], not {share}")
+        values = self.raw.flatten()
+        hottest = values.sort(descending=True, stable=True).indices[: max(1, round(share * len(values)))]
+        rows, columns = hottest // self.raw.shape[1], hottest % self.raw.shape[1]
+        return Box(int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
+
+    def overlay(self, image: Tensor | None = None) -> Image.Image:
+        """The heatmap over `image` (3, H, W) uint8, or over the input with its contrast stretched."""
+        return _picture(overlay(self._shown(image), self.heatmap.cpu()))
+
+    def summary(self) -> dict[str, Any]:
+        """All but the maps, fit for JSON."""
+        return {
+            "node": self.node,
+            "size": list(self.heatmap.shape),
+            "passes": self.passes._asdict(),
+            "box": self.box()._asdict(),
+            "loss": [round(value, 6) for value in self.loss],
+            **self.facts,
+        }
+
+    def save(self, folder: str | PathLike[str], *, image: Tensor | None = None, stem: str = "") -> Path:
+        """Maps as .npy, pictures as .png (overlay, Eq. (18), Eq. (19)), the rest as explanation.json."""
+        place, prefix, shown = Path(folder), f"{stem}-" if stem else "", self._shown(image)
+        heatmap = self.heatmap.cpu()
+        arrays = {"heatmap": heatmap, "raw": self.raw} | {f"mask{s:02d}": m for s, m in self.masks.items()}
+        for name, values in arrays.items():
+            with whole(place / f"{prefix}{name}.npy") as temporary, temporary.open("wb") as file:
+                np.save(file, values.cpu().numpy())
+        pictures = {
+            "overlay": overlay(shown, heatmap),
+            "blend": heatmap_blend(shown, heatmap),
+            "masked": masked_image(shown, heatmap),
+        }
+        for name, pixels in pictures.items():
+            with whole(place / f"{prefix}{name}.png") as temporary:
+                _picture(pixels).save(temporary, format="PNG")
+        write_text(
+            place / f"{prefix}explanation.json", json.dumps(self.summary(), ensure_ascii=False, indent=1)
+        )
+        return place
+
+    def _shown(self, image: Tensor | None) -> Tensor:
+        if image is not None:
+            return image.cpu()
+        values = self.image.cpu().float()
+        low, high = values.min(), values.max()
+        stretched = ((values - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
+        return stretched[:1].expand(3, -1, -1) if len(stretched) != 3 else stretched
+
+    def _repr_html_(self) -> str:
+        stream = io.BytesIO()
+        self.overlay().save(stream, format="PNG")
+        data = base64.b64encode(stream.getvalue()).decode()
+        return (
+            f'<figure><img src="data:image/png;base64,{data}" alt="heatmap"/>'
+            f"<figcaption>{_escaped(self.node)}: {self.passes.forward} forward and "
+            f"{self.passes.backward} backward passes</figcaption></figure>"
+        )
+
+    def __repr__(self) -> str:
+        height, width = self.heatmap.shape
+        return f"Explanation({self.node}, {height}×{width}, {self.passes.forward} forward passes)"
+
+
+class Explainer(Protocol):
+    """Images (N, C, H, W) and a node to one explanation an image."""
+
+    def explain(self, images: Tensor, node: Node) -> list[Explanation]: ...
+
+
+@contextmanager
+def borrowed(model: nn.Module | None) -> Iterator[None]:
+    """Inference mode of modules and parameters without gradient, undone on the way out."""
+    if model is None:
+        with torch.enable_grad():
+            yield
+        return
+    training = {module: module.training for module in model.modules()}
+    wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    try:
+        for module in training:
+            module.training = False
+        for parameter in wanted:
+            parameter.requires_grad_(False)
+        with torch.enable_grad():
+            yield
+    finally:
+        for module, flag in training.items():
+            module.training = flag
+        for parameter, flag in wanted.items():
+            parameter.requires_grad_(flag)
+
+
+def _picture(pixels: Tensor) -> Image.Image:
+    return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,251 @@
+"""The MDM decoder: a heatmap for any node of any network (Section 3.4).
+
+Three ways in: called like pytorch-grad-cam, `.attribute` like captum, and `explain`, which gives everything.
+All three run one loop, `steps`, that yields; progress, preview and early stopping are its callers. How the
+masks are learned is the preset's affair.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from types import TracebackType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dprotonet.errors import UserError
+from dprotonet.interpretation.base import Explanation, borrowed
+from dprotonet.interpretation.joint import JointMasks
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode
+from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.sampled import SampledMasks
+from dprotonet.interpretation.separate import SeparateMasks
+from dprotonet.interpretation.step import Step
+
+logger = logging.getLogger(__name__)
+
+PRESETS: dict[str, "Preset"] = {
+    "paper": SeparateMasks(),
+    "fast": JointMasks(),
+    "best": JointMasks(iterations=120),
+    "sampled": SampledMasks(),
+}
+Target = Callable[[Any], Tensor]
+OnStep = Callable[[Step], bool | None]
+
+
+class Preset(Protocol):
+    """A way of learning masks, with all its numbers; a frozen dataclass."""
+
+    @property
+    def probability(self) -> bool:
+        """Whether a class is watched at its probability, not its logit."""
+        ...
+
+    def steps(self, problem: Problem) -> Generator[Step]: ...
+
+    def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
+        """Finished maps (N, H, W) in [0, 1] from raw ones."""
+        ...
+
+
+def preset(name: str, **changes: Any) -> Preset:
+    """A preset by name, with any of its values changed: `preset("fast", iterations=15)`."""
+    known = asdict(_named(name))  # type: ignore[call-overload]
+    unknown = [key for key in changes if key not in known]
+    if unknown:
+        raise UserError(f"preset '{name}' has no value '{unknown[0]}'; it has: {', '.join(known)}")
+    return replace(PRESETS[name], **changes)  # type: ignore[type-var]
+
+
+def _named(name: str) -> Preset:
+    if name not in PRESETS:
+        raise UserError(f"unknown preset '{name}'; known: {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+class MDM:
+    """Explains a model; give it a module, or nothing and a node of your own with every call.
+
+    `target_layers` is accepted for the sake of code written for CAMs and not needed.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        target_layers: Sequence[nn.Module] | None = None,
+        *,
+        preset: str | Preset = "fast",
+        internal_batch_size: int = 32,
+    ) -> None:
+        self.model = model
+        self.name = preset if isinstance(preset, str) else "custom"
+        self.preset = _named(preset) if isinstance(preset, str) else preset
+        self.internal_batch_size = internal_batch_size
+
+    def __enter__(self) -> "MDM":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left on the model between calls, so there is nothing to undo."""
+
+    # ── three ways in ──
+
+    def __call__(
+        self,
+        input_tensor: Tensor,
+        targets: Sequence[Target] | None = None,
+        aug_smooth: bool = False,
+        eigen_smooth: bool = False,
+    ) -> np.ndarray:
+        """Heatmaps (N, H, W) float32 in [0, 1], as pytorch-grad-cam gives them."""
+        if aug_smooth or eigen_smooth:
+            raise UserError("MDM smooths nothing afterwards; leave aug_smooth and eigen_smooth out")
+        found = self.explain(input_tensor, self._node(input_tensor, targets))
+        return torch.stack([item.heatmap for item in found]).cpu().numpy()
+
+    def attribute(
+        self,
+        inputs: Tensor,
+        target: int | Sequence[int] | Tensor | None = None,
+        *,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor:
+        """Attributions of the inputs' shape and device, as captum gives them; equal for all channels."""
+        labels = [target] * len(inputs) if isinstance(target, int) else target
+        if isinstance(labels, Tensor) and labels.ndim == 0:
+            labels = labels.expand(len(inputs))
+        node = (
+            ClassNode(self._module(), labels, probability=self.preset.probability)
+            if labels is not None
+            else None
+        )
+        on_step = _progress_bar() if show_progress else None
+        batch = internal_batch_size or self.internal_batch_size
+        found = self.explain(inputs, node, on_step=on_step, internal_batch_size=batch)
+        return torch.stack([item.heatmap for item in found]).unsqueeze(1).expand_as(inputs).to(inputs.device)
+
+    def explain(
+        self,
+        images: Tensor,
+        node: Node | Callable[[Tensor], Tensor] | None = None,
+        *,
+        on_step: OnStep | None = None,
+        internal_batch_size: int | None = None,
+    ) -> list[Explanation]:
+        """One explanation an image; `node` None watches the predicted class.
+
+        `on_step` sees every step and ends the optimisation by returning True.
+        """
+        traces: list[Tensor] = []
+        problem = self.problem(images, node, internal_batch_size=internal_batch_size)
+        with closing(self.steps(problem)) as steps:  # closed also when on_step raises: the model is borrowed
+            for step in steps:
+                traces.append(step.loss)
+                if on_step is not None and on_step(step):
+                    break
+        return self.finish(problem, step, torch.stack(traces).cpu())
+
+    # ── the one loop ──
+
+    def problem(
+        self,
+        images: Tensor,
+        node: Node | Callable[[Tensor], Tensor] | None = None,
+        *,
+        internal_batch_size: int | None = None,
+    ) -> Problem:
+        """The task that `steps` works on."""
+        watched = self._watched(images, node)
+        return Problem(images, watched, batch=internal_batch_size or self.internal_batch_size)
+
+    def steps(self, problem: Problem) -> Generator[Step]:
+        """Learn the masks, step by step; the model is borrowed while the loop runs."""
+        with borrowed(problem.node.model):
+            yield from self.preset.steps(problem)
+
+    def finish(self, problem: Problem, step: Step, trace: Tensor) -> list[Explanation]:
+        """Explanations from the last step that was taken; `trace` (steps, N) are the losses on the way."""
+        with borrowed(problem.node.model):
+            heatmaps = self.preset.heatmap(problem, step.raw)
+        _warn_of_flat(problem, heatmaps)
+        facts = self._facts(step)
+        return [
+            Explanation(
+                heatmap=heatmaps[row],
+                raw=step.raw[row],
+                masks={size: masks[row] for size, masks in step.masks.items()},
+                loss=tuple(trace[:, row].tolist()),
+                passes=problem.passes,
+                node=problem.node.name(row),
+                image=problem.images[row],
+                facts=facts,
+            )
+            for row in range(problem.count)
+        ]
+
+    def _facts(self, step: Step) -> dict[str, Any]:
+        return {
+            "preset": self.name,
+            "settings": {**asdict(self.preset), "strategy": type(self.preset).__name__},  # type: ignore[call-overload]
+            "steps": step.number,
+            "versions": {name: version(name) for name in ("dprotonet", "torch")},
+        }
+
+    # ── what to watch ──
+
+    def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None) -> Node:
+        if node is None:
+            with borrowed(self._module()):
+                predicted = ClassNode.predicted(self._module(), images, batch=self.internal_batch_size)
+            return ClassNode(self._module(), predicted.labels, probability=self.preset.probability)
+        return node if isinstance(node, Node) else CallableNode(node, model=self.model)
+
+    def _node(self, images: Tensor, targets: Sequence[Target] | None) -> Node | None:
+        """grad-cam's targets as a node; those that name a class are watched as the preset watches classes."""
+        if targets is None:
+            return None
+        named = [getattr(target, "category", None) for target in targets]
+        labels = [int(label) for label in named if isinstance(label, int | np.integer)]
+        if len(labels) == len(targets):
+            return ClassNode(self._module(), labels, probability=self.preset.probability)
+        return TargetNode(self._module(), targets)
+
+    def _module(self) -> nn.Module:
+        if self.model is None:
+            raise UserError("this MDM has no model; give it one, or pass explain() a node")
+        return self.model
+
+
+def _warn_of_flat(problem: Problem, heatmaps: Tensor) -> None:
+    """Say which maps show nothing, and why that can be."""
+    flat = (heatmaps.amax(dim=(-2, -1)) <= 0).nonzero().flatten().tolist()
+    for row in flat:
+        logger.warning(
+            "the heatmap of image %d (%s) is empty: the node does not depend on what the image shows, or no "
+            "place reached the threshold; the raw map is kept",
+            row,
+            problem.node.name(row),
+        )
+
+
+def _progress_bar() -> OnStep:
+    from tqdm.auto import tqdm
+
+    bar = tqdm(desc="MDM", unit="step")
+
+    def advance(step: Step) -> None:
+        bar.total = step.total
+        bar.update(step.number - bar.n)
+        bar.set_postfix(loss=f"{float(step.loss.mean()):.3f}")
+        if step.number == step.total:
+            bar.close()
+
+    return advance

@@ -1,0 +1,276 @@
+"""Detection nodes: what is watched while the image is masked.
+
+A node turns images into activations (B, K): one number for a class, a vector for a region. Rows say which of
+the explained images each masked image came from, so that every image of a batch may have its own target.
+The network is reached through callables only; nothing here knows what a DProtoNet is.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dprotonet.errors import UserError
+
+Forward = Callable[[Tensor], Tensor]
+
+
+@runtime_checkable
+class Node(Protocol):
+    """Activations of masked images, and what masking should keep of them."""
+
+    model: nn.Module | None  # to be borrowed while explaining, if there is one
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        """Activations (B, K) of images (B, C, H, W) that derive from the explained images `rows` (B,)."""
+        ...
+
+    def target(self, rows: Tensor) -> Tensor | None:
+        """The activations (B, K) to keep; None for those of the unmasked images themselves."""
+        ...
+
+    def direction(self, images: Tensor, rows: Tensor) -> Tensor:
+        """One number an image (B,) that grows with the node, for a first guess by its gradient."""
+        ...
+
+    def name(self, row: int) -> str: ...
+
+    def check(self, count: int) -> None:
+        """Raise a UserError unless the node has a target for each of `count` images."""
+        ...
+
+
+class _OwnActivation:
+    """A node whose target is what the image itself activates."""
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def target(self, rows: Tensor) -> Tensor | None:
+        return None
+
+    def direction(self, images: Tensor, rows: Tensor) -> Tensor:
+        """The activation; a vector's agreement with itself, whose gradient is the vector's own."""
+        values = self(images, rows)
+        return values.squeeze(1) if values.shape[1] == 1 else (values * values.detach()).sum(dim=1)
+
+
+class ClassNode(_OwnActivation):
+    """The probability (or logit) of one class an image."""
+
+    def __init__(self, model: nn.Module, labels: Sequence[int] | Tensor, *, probability: bool = True) -> None:
+        self.model: nn.Module | None = model
+        self.labels = torch.as_tensor(labels, dtype=torch.long).reshape(-1).cpu()
+        self.probability = probability
+
+    @classmethod
+    def predicted(cls, model: nn.Module, images: Tensor, *, batch: int = 32) -> "ClassNode":
+        """The class that the model gives each image."""
+        with torch.no_grad():
+            labels = [class_scores(model, block).argmax(dim=1).cpu() for block in images.split(batch)]
+        return cls(model, torch.cat(labels))
+
+    def name(self, row: int) -> str:
+        return f"{'probability' if self.probability else 'logit'} of class {int(self.labels[row])}"
+
+    def check(self, count: int) -> None:
+        _one_each("target", len(self.labels), count)
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        scores = self._scores(images, rows)
+        chosen = self.labels.to(rows.device)[rows].unsqueeze(1)
+        return (scores.softmax(dim=1) if self.probability else scores).gather(1, chosen)
+
+    def direction(self, images: Tensor, rows: Tensor) -> Tensor:
+        """The logit: a probability also falls by what speaks for other classes, and hardly moves near 1."""
+        chosen = self.labels.to(rows.device)[rows].unsqueeze(1)
+        return self._scores(images, rows).gather(1, chosen).squeeze(1)
+
+    def _scores(self, images: Tensor, rows: Tensor) -> Tensor:
+        assert self.model is not None
+        scores, labels = class_scores(self.model, images).float(), self.labels[rows.cpu()]
+        wrong = [int(label) for label in labels if not 0 <= int(label) < scores.shape[1]]
+        if wrong:
+            raise UserError(f"there is no class {wrong[0]}; the model has classes 0 to {scores.shape[1] - 1}")
+        return scores
+
+
+class TargetNode(_OwnActivation):
+    """pytorch-grad-cam's target objects, one an image: callables from a model's output row to a number."""
+
+    def __init__(self, model: nn.Module, targets: Sequence[Callable[[Any], Tensor]]) -> None:
+        self.model: nn.Module | None = model
+        self.targets = list(targets)
+
+    def name(self, row: int) -> str:
+        return type(self.targets[row]).__name__
+
+    def check(self, count: int) -> None:
+        _one_each("target", len(self.targets), count)
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        assert self.model is not None
+        outputs = self.model(images)
+        values = [self.targets[row](output) for row, output in zip(rows.tolist(), outputs, strict=True)]
+        return torch.stack([value.float().reshape(()) for value in values]).unsqueeze(1)
+
+
+class CallableNode(_OwnActivation):
+    """Any differentiable function of images: (B, C, H, W) to (B,) or (B, …)."""
+
+    def __init__(self, function: Forward, *, model: nn.Module | None = None, name: str = "") -> None:
+        self.function = function
+        self.model = model if model is not None or not isinstance(function, nn.Module) else function
+        self._name = name or getattr(function, "__name__", type(function).__name__)
+
+    def name(self, row: int) -> str:
+        return self._name
+
+    def check(self, count: int) -> None:
+        """A function serves any number of images."""
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        values = self.function(images)
+        if not isinstance(values, Tensor) or values.ndim == 0 or len(values) != len(images):
+            kind = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise UserError(
+                f"{self._name} gave {kind} for {len(images)} images; it must give a tensor (B, …)"
+            )
+        return values.float().flatten(1) if values.ndim > 1 else values.float().unsqueeze(1)
+
+
+class ArrayNode(_OwnActivation):
+    """A function from NumPy images to NumPy activations, that has no gradient: for the `sampled` preset.
+
+    An ONNX session: `ArrayNode(lambda x: session.run(None, {name: x})[0][:, 281])`.
+    """
+
+    def __init__(self, function: Callable[[np.ndarray], Any], *, name: str = "") -> None:
+        self.function, self.model = function, None
+        self._name = name or getattr(function, "__name__", type(function).__name__)
+
+    def name(self, row: int) -> str:
+        return self._name
+
+    def check(self, count: int) -> None:
+        """A function serves any number of images."""
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        values = np.asarray(self.function(images.detach().cpu().numpy()), dtype=np.float32)
+        if values.ndim == 0 or len(values) != len(images):
+            raise UserError(f"{self._name} gave {values.shape} for {len(images)} images; it must give (B, …)")
+        return torch.from_numpy(values.reshape(len(images), -1)).to(images.device)
+
+
+class ModuleNode(_OwnActivation):
+    """What a module inside the model puts out: one channel's mean over space, or the whole output."""
+
+    def __init__(self, model: nn.Module, module: str, *, channel: int | None = None) -> None:
+        known = dict(model.named_modules())
+        if module not in known or not module:
+            raise UserError(f"the model has no module '{module}'; it has e.g. {', '.join(list(known)[1:6])}")
+        self.model: nn.Module | None = model
+        self.module, self.channel, self._inner = module, channel, known[module]
+
+    def name(self, row: int) -> str:
+        return f"{self.module}" + ("" if self.channel is None else f"[{self.channel}]")
+
+    def check(self, count: int) -> None:
+        """A module serves any number of images."""
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        assert self.model is not None
+        seen: list[Tensor] = []
+        handle = self._inner.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+        try:
+            self.model(images)
+        finally:
+            handle.remove()
+        if not seen or not isinstance(seen[-1], Tensor) or len(seen[-1]) != len(images):
+            raise UserError(f"module {self.module} gives no tensor (B, …) in a forward pass; name another")
+        output = seen[-1].float()
+        if self.channel is None:
+            return output.flatten(1)
+        if output.ndim < 2 or not 0 <= self.channel < output.shape[1]:
+            raise UserError(f"module {self.module} has no channel {self.channel}: {tuple(output.shape)}")
+        return output[:, self.channel].flatten(1).mean(dim=1, keepdim=True)
+
+
+class RegionNode:
+    """The region vector z_j of each image that its prototype was found in; j stays as the image is masked.
+
+    Eq. (12): j_x = argmin_j ||z_j(x) - p||, for a prototype in an input image; what is kept is z_j(x),
+    Eq. (14). Eq. (13): the same j for the prototype's source image; what is kept is p itself, Eq. (15).
+    """
+
+    def __init__(
+        self,
+        regions: Forward,
+        region: Tensor,
+        *,
+        target: Tensor | None = None,
+        model: nn.Module | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        self.model = model if model is not None or not isinstance(regions, nn.Module) else regions
+        self.regions, self.region, self._target, self._names = regions, region, target, list(names)
+
+    @classmethod
+    def in_image(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
+        """A prototype (N, D) in each input image, Eqs. (12) and (14); `regions`: images to (B, R, D)."""
+        return cls(regions, nearest_region(regions, images, prototypes), **settings)
+
+    @classmethod
+    def in_source(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
+        """A prototype (N, D) in its own source image, Eqs. (13) and (15)."""
+        region = nearest_region(regions, images, prototypes)
+        return cls(regions, region, target=prototypes.detach(), **settings)
+
+    def name(self, row: int) -> str:
+        return self._names[row] if self._names else f"region {int(self.region[row])}"
+
+    def check(self, count: int) -> None:
+        _one_each("prototype", len(self.region), count)
+
+    def target(self, rows: Tensor) -> Tensor | None:
+        return None if self._target is None else self._target.to(rows.device)[rows]
+
+    def direction(self, images: Tensor, rows: Tensor) -> Tensor:
+        """Agreement with the vector to be kept."""
+        values, fixed = self(images, rows), self.target(rows)
+        return (values * (values.detach() if fixed is None else fixed)).sum(dim=1)
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        vectors = self.regions(images).float()
+        return vectors[torch.arange(len(images), device=vectors.device), self.region.to(rows.device)[rows]]
+
+
+@torch.no_grad()
+def nearest_region(regions: Forward, images: Tensor, prototypes: Tensor, *, batch: int = 32) -> Tensor:
+    """Eqs. (12) and (13): the region (N,) of each image nearest to its prototype (N, D)."""
+    found = [
+        (regions(block).float() - wanted.unsqueeze(1)).square().sum(dim=-1).argmin(dim=1)
+        for block, wanted in zip(images.split(batch), prototypes.split(batch), strict=True)
+    ]
+    return torch.cat(found)
+
+
+def class_scores(model: nn.Module, images: Tensor) -> Tensor:
+    """Logits (B, C) of a classifier, also of one that wraps them (`.logits`, a tuple)."""
+    outputs = model(images)
+    outputs = getattr(outputs, "logits", outputs)
+    outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(images):
+        kind = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise UserError(
+            f"the model gave {kind} for {len(images)} images, not logits (B, C); "
+            "explain a module or a callable of your own instead"
+        )
+    return outputs
+
+
+def _one_each(what: str, given: int, images: int) -> None:
+    if given != images:
+        raise UserError(f"{given} {what}s for {images} images; give exactly one {what} an image")

@@ -1,0 +1,107 @@
+"""One explanation task: images, a node, and the count of passes through the network.
+
+Here and only here the network is called. Masked images go through in blocks of bounded size, gradients come
+back for the masks alone, and activations that are not finite are refused by the name of their image.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dprotonet.errors import ComputationError, UserError
+from dprotonet.interpretation.base import Passes
+from dprotonet.interpretation.nodes import Node
+
+Loss = Callable[[Tensor, Tensor], Tensor]  # masks (M, H, W) and rows (M,) to a loss each (M,)
+
+
+class Problem:
+    """Images (N, C, H, W) as the network wants them, and the node to watch."""
+
+    def __init__(self, images: Tensor, node: Node, *, batch: int) -> None:
+        _check(images, batch)
+        node.check(len(images))
+        self.node, self.batch = node, batch
+        self.images = images.detach().float().contiguous(memory_format=torch.channels_last)
+        self.rows = torch.arange(len(images), device=images.device)
+        self._dtype = next((p.dtype for p in node.model.parameters()), torch.float32) if node.model else None
+        self._forward = self._backward = 0
+
+    @property
+    def count(self) -> int:
+        return len(self.images)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.images.shape[-2], self.images.shape[-1]
+
+    @property
+    def passes(self) -> Passes:
+        """Per image."""
+        return Passes(round(self._forward / self.count), round(self._backward / self.count))
+
+    def count_backward(self, images: int) -> None:
+        self._backward += images
+
+    def activation(self, images: Tensor, rows: Tensor) -> Tensor:
+        """The node on some masked images, (B, K) float32; fewer than `batch` of them."""
+        return self._finite(self.node(self._inputs(images), rows).float(), rows)
+
+    def direction(self, images: Tensor, rows: Tensor) -> Tensor:
+        """One number an image (B,) that grows with the node."""
+        return self._finite(
+            self.node.direction(self._inputs(images), rows).float().unsqueeze(1), rows
+        ).squeeze(1)
+
+    def _inputs(self, images: Tensor) -> Tensor:
+        self._forward += len(images)
+        return images if self._dtype in (None, torch.float32) else images.to(self._dtype)
+
+    def _finite(self, values: Tensor, rows: Tensor) -> Tensor:
+        if not torch.isfinite(values).all():
+            wrong = int(rows[~torch.isfinite(values).all(dim=1)][0])
+            raise ComputationError(
+                f"the activation of {self.node.name(wrong)} is not finite for image {wrong}; "
+                "check the image's values, or use float32 if the model is in half precision"
+            )
+        return values
+
+    @torch.no_grad()
+    def activations(self, images: Tensor) -> Tensor:
+        """The node on one image a row, (N, K), without gradient."""
+        blocks = zip(images.split(self.batch), self.rows.split(self.batch), strict=True)
+        return torch.cat([self.activation(block, rows) for block, rows in blocks])
+
+    def wanted(self) -> Tensor:
+        """What masking should keep, (N, K)."""
+        fixed = self.node.target(self.rows)
+        return self.activations(self.images) if fixed is None else fixed.float()
+
+    def gradient(self, masks: Tensor, rows: Tensor, loss: Loss, *, each: int) -> tuple[Tensor, Tensor]:
+        """Losses (M,) and their gradient in the masks (M, H, W); a mask costs `each` masked images."""
+        losses, gradients = [], []
+        block = max(1, self.batch // each)
+        for part, part_rows in zip(masks.detach().split(block), rows.split(block), strict=True):
+            leaf = part.clone().requires_grad_(True)
+            value = loss(leaf, part_rows)
+            (gradient,) = torch.autograd.grad(value.sum(), leaf)
+            self.count_backward(each * len(part))
+            losses.append(value.detach())
+            gradients.append(gradient)
+        return torch.cat(losses), torch.cat(gradients)
+
+
+def _check(images: Tensor, batch: int) -> None:
+    if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
+        kind = (
+            f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
+        )
+        raise UserError(f"images must be a float tensor (N, C, H, W) as the model wants them, not {kind}")
+    if 0 in images.shape:
+        raise UserError(f"images of shape {tuple(images.shape)} hold nothing to explain")
+    if batch < 1:
+        raise UserError(f"internal_batch_size must be at least 1, not {batch}")
+    if not torch.isfinite(images).all():
+        wrong = int((~torch.isfinite(images.flatten(1)).all(dim=1)).nonzero()[0])
+        raise UserError(f"image {wrong} holds NaN or infinite values; mend it before explaining")

@@ -1,0 +1,97 @@
+"""MDM without gradients: masks of the same sizes, fitted from sampled maskings.
+
+For an ONNX session, a remote service, any function of images that can only be asked. Random coarse masks are
+laid over the image; how the activation follows what they let through is fitted by ridge regression, for each
+mask size by itself, and the fitted weights are the masks. All samples serve all sizes.
+"""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dprotonet.errors import UserError
+from dprotonet.interpretation.masks import MaskStack, resized
+from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.share import Share
+from dprotonet.interpretation.step import Step
+from dprotonet.ops import unit_range, upsample
+
+
+@dataclass(frozen=True)
+class SampledMasks:
+    """The `sampled` preset: `samples` forward passes an image and no backward pass.
+
+    `grid` is the coarseness of the sampled masks, `keep` the probability that a cell is shown, `ridge` the
+    strength of the penalty, in units of the samples.
+    """
+
+    sizes: tuple[int, ...] = tuple(range(6, 16))
+    samples: int = 500
+    grid: int = 7
+    keep: float = 0.5
+    ridge: float = 0.05
+    block: int = 50
+    seed: int = 0
+    probability: bool = True
+
+    def __post_init__(self) -> None:
+        if self.samples < 2 or self.block < 1 or self.grid < 2 or not 0 < self.keep < 1 or self.ridge <= 0:
+            raise UserError(
+                f"{self}: samples and grid >= 2, block >= 1, 0 < keep < 1, ridge > 0 are possible"
+            )
+
+    def steps(self, problem: Problem) -> Generator[Step]:
+        share = Share.of(problem)
+        generator = torch.Generator().manual_seed(self.seed)
+        shown, kept = torch.empty(0), torch.empty(0)
+        total = math.ceil(self.samples / self.block)
+        for number in range(1, total + 1):
+            count = min(self.block, self.samples - len(shown))
+            maskings = self._maskings(count, problem.size, generator).to(problem.images.device)
+            answers = self._kept(problem, share, maskings)
+            shown = maskings if number == 1 else torch.cat([shown, maskings])
+            kept = answers if number == 1 else torch.cat([kept, answers])
+            masks = self._fitted(shown, kept)
+            raw = MaskStack(masks).enlarged(problem.size).detach().sum(dim=0)
+            yield Step(number, total, answers.var(dim=0, correction=0), masks, raw)
+
+    def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
+        return unit_range(raw)
+
+    def _maskings(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+        """Random coarse masks (count, H, W), shifted by a random part of a cell so that no edge repeats."""
+        cells = (torch.rand(count, self.grid + 1, self.grid + 1, generator=generator) < self.keep).float()
+        cell = [math.ceil(side / self.grid) for side in size]
+        large = upsample(cells, (cell[0] * (self.grid + 1), cell[1] * (self.grid + 1)))
+        shifts = torch.stack([torch.randint(step, (count,), generator=generator) for step in cell], dim=1)
+        parts = [
+            mask[top : top + size[0], left : left + size[1]]
+            for mask, (top, left) in zip(large, shifts.tolist(), strict=True)
+        ]
+        return torch.stack(parts)
+
+    @torch.no_grad()
+    def _kept(self, problem: Problem, share: Share, masks: Tensor) -> Tensor:
+        """How much of each image's activation every mask keeps, (M, N)."""
+        rows = problem.rows.repeat(len(masks))
+        masking = torch.arange(len(masks), device=rows.device).repeat_interleave(problem.count)
+        answers = []
+        for some, which in zip(rows.split(problem.batch), masking.split(problem.batch), strict=True):
+            masked = problem.images[some] * masks[which].unsqueeze(1)
+            answers.append(share(problem.activation(masked, some), some))
+        return torch.cat(answers).reshape(len(masks), problem.count)
+
+    def _fitted(self, shown: Tensor, kept: Tensor) -> dict[int, Tensor]:
+        """Ridge weights of the places, scaled to [0, 1], by size: (N, s, s)."""
+        return {size: unit_range(self._weights(resized(shown, size), kept)) for size in self.sizes}
+
+    def _weights(self, seen: Tensor, kept: Tensor) -> Tensor:
+        samples, size = len(seen), seen.shape[-1]
+        places = (seen.flatten(1) - seen.flatten(1).mean(dim=0)).double()
+        values = (kept - kept.mean(dim=0)).double()
+        ridge = self.ridge * torch.eye(samples, dtype=places.dtype, device=places.device)
+        dual = torch.linalg.solve(places @ places.T / samples + ridge, values)  # (samples, N)
+        return (places.T @ dual).T.reshape(-1, size, size).float()
