@@ -3,8 +3,8 @@
 ResNet50 without weights, 224 px, forward, backward and Adam over all parameters. Plain is the global average
 and a linear layer on cross-entropy; ours is shaping, feature masks, prototypes, head and the loss of Eq. (4).
 The steps alternate in one process and the fastest of each counts, the least disturbed one. The batch is the
-paper's 60; a smaller one (`--batch`) is told in the settings. Two steps a side on a busy machine scatter by a
-tenth or more, as much as the target allows: judge by `all_seconds` too, and measure on an idle one.
+paper's 60; a smaller one (`--batch`) is told in the settings. Single steps scatter by a tenth, as much as the
+target allows: judge by `all_seconds` too, and measure on an idle machine.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from timing import alternating_seconds, tell
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from dprotonet.compat import import_guarded
+from dprotonet.compat import import_guarded, keep_freed_memory
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Shaping
@@ -68,11 +68,12 @@ def training_step(network: nn.Module, loss: Callable[[], Tensor]) -> Callable[[]
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batch", type=int, default=60)
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=4)
     return parser.parse_args()
 
 
 def main() -> None:
+    keep_freed_memory()  # as the commands do
     settings = arguments()
     torch.manual_seed(0)
     data = torch.randn(settings.batch, 3, PIXELS, PIXELS), torch.randint(CLASSES, (settings.batch,))

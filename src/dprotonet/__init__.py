@@ -2,7 +2,9 @@
 
     import dprotonet as dp
     model = dp.load("runs/birds")
-    prediction = model.predict("bird.png")   # class, probabilities, evidence
+    prediction = model.predict("bird.png")    # class, probabilities, evidence
+    (explained,) = model.explain("bird.png")  # with heatmaps of the prototypes that decided
+    dp.MDM(any_classifier)(images)            # the decoder alone
 
 Names are imported when they are first used, so that `import dprotonet` stays light.
 """
@@ -18,21 +20,29 @@ _HOME = {
     "Model": "dprotonet.experiment.model",
     "Prediction": "dprotonet.experiment.model",
     "EvidenceItem": "dprotonet.experiment.model",
+    "ExplainedPrediction": "dprotonet.experiment.explain",
+    "MDM": "dprotonet.interpretation.mdm",
+    "preset": "dprotonet.interpretation.mdm",
+    "Explanation": "dprotonet.interpretation.base",
     "Config": "dprotonet.config",
     "DProtoNet": "dprotonet.network",
     "Birds": "dprotonet.data.birds",
     "UserError": "dprotonet.errors",
 }
 __all__ = [  # spelt out for type checkers; the same names as _HOME
+    "MDM",
     "Birds",
     "Config",
     "DProtoNet",
     "EvidenceItem",
+    "ExplainedPrediction",
+    "Explanation",
     "Model",
     "Prediction",
     "UserError",
     "__version__",
     "load",
+    "preset",
     "train",
 ]
 
@@ -41,7 +51,10 @@ if TYPE_CHECKING:
     from dprotonet.data.birds import Birds
     from dprotonet.errors import UserError
     from dprotonet.experiment.api import load, train
+    from dprotonet.experiment.explain import ExplainedPrediction
     from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+    from dprotonet.interpretation.base import Explanation
+    from dprotonet.interpretation.mdm import MDM, preset
     from dprotonet.network import DProtoNet
 
 

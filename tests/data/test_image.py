@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dprotonet.data.image import UnreadableImage, image_from_pil, read_image, read_mask
+from dprotonet.data.image import UnreadableImage, image_from_pil, read_image, read_mask, read_picture
 from dprotonet.errors import UserError
 
 RED, GREEN, BLUE, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
@@ -173,6 +173,20 @@ def test_large_jpeg_is_never_decoded_in_full(tmp_path: Path, monkeypatch: pytest
         Image.new("RGB", (side, side)).save(tmp_path / "a.jpg")
         read_image(tmp_path / "a.jpg", size=100)
     assert decoded == [(200, 200), (199, 199)]
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"),
+    [((40, 20), (20, 40)), ((4000, 2000), (50, 100)), ((2000, 4000), (100, 50)), ((5000, 1), (1, 100))],
+)
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_a_picture_for_people_keeps_its_proportions(
+    tmp_path: Path, size: tuple[int, int], shown: tuple[int, int], suffix: str
+) -> None:
+    Image.new("RGB", size, RED).save(tmp_path / f"a{suffix}")
+    picture = read_picture(tmp_path / f"a{suffix}", longest=100)
+    assert picture.shape == (3, *shown)
+    assert picture.dtype == torch.uint8
 
 
 def test_first_frame_of_an_animation(tmp_path: Path) -> None:

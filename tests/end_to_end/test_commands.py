@@ -116,7 +116,7 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = json.loads(capsys.readouterr().out)
     assert 0 <= results["accuracy"] <= 1
     assert 0 <= results["probe_accuracy"] <= 1
-    assert set(results["pictures"]) == {"prototypes", "evidence", "learning curve", "confusion matrix"}
+    assert set(results["pictures"]) == {"prototypes", "learning curve", "confusion matrix", "explanations"}
     for path in results["pictures"].values():
         assert Image.open(path).width > 200
     assert main([*demo, *TINY]) == 0  # a second demo replaces the first

@@ -1,6 +1,7 @@
 """`dprotonet demo`: the main job end to end on the built-in birds, in minutes on a laptop."""
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 
 @dataclass(frozen=True)
 class DemoArguments:
-    """Train on birds drawn on the fly, push, evaluate beside a linear probe, and picture the evidence."""
+    """Train on birds drawn on the fly, push, evaluate beside a linear probe, and explain two predictions."""
 
     out: Path = Path("runs/demo")
     """The run folder; an earlier demo there is replaced."""
@@ -38,7 +39,7 @@ def main(words: list[str]) -> None:
     trainer = Trainer(config, arguments.out, overwrite=True, cache=arguments.cache or default_cache())
     with Reporter(console) as reporter:
         reporter.watch(trainer.run())
-        results = Demo(trainer).results(lambda done, total: reporter.advance("evaluating", done, total))
+        results = Demo(trainer).results(reporter.advance)
     if arguments.json:
         json.dump(results, sys.stdout, ensure_ascii=False)
         print()
@@ -48,4 +49,4 @@ def main(words: list[str]) -> None:
     )
     for name, path in results["pictures"].items():
         print(f"{name + ':':<18}{path}")
-    print(f"next: dprotonet predict {arguments.out} IMAGE")
+    print(f"next: dprotonet explain {shlex.quote(str(arguments.out))} IMAGE --out explained")

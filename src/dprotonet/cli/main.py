@@ -17,6 +17,8 @@ COMMANDS = {
     "train": "train a DProtoNet on the built-in birds or a folder of images",
     "evaluate": "accuracy, confusion matrix and more of a trained run",
     "predict": "classify images and show the evidence",
+    "explain": "show where the prototypes that decided are, in the image and in their sources",
+    "saliency": "show where any timm classifier, or a trained run, looks",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from dprotonet.cli.images import complain_if_none, readable
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
@@ -51,23 +52,14 @@ def main(words: list[str]) -> None:
         print()
     else:
         _show(predictions, arguments.top)
-    if skipped and not predictions:
-        raise UserError(f"no image could be read; the first: {next(iter(skipped.values()))}")
+    complain_if_none(predictions, skipped)
 
 
 def _predictions(model: "Model", arguments: PredictArguments) -> tuple[list["Prediction"], dict[str, str]]:
     """Predictions in order, batch by batch, and the images that could not be read with the reason."""
-    readable, skipped = [], {}
-    for path in arguments.images:
-        try:
-            model.pixels(path)
-            readable.append(path)
-        except UserError as error:
-            skipped[str(path)] = str(error)
-            print(f"dprotonet: skipped: {error}", file=sys.stderr)
+    good, skipped = readable(arguments.images, model.pixels)
     batches = [
-        readable[start : start + arguments.batch_size]
-        for start in range(0, len(readable), arguments.batch_size)
+        good[start : start + arguments.batch_size] for start in range(0, len(good), arguments.batch_size)
     ]
     return [item for batch in batches for item in model.predict_many(batch)], skipped
 

@@ -56,9 +56,21 @@ def decode_image(data: bytes, *, name: str, size: int) -> Tensor:
 
 def image_from_pil(image: Image.Image, *, size: int) -> Tensor:
     """A PIL image of any mode, upright and squashed to the square: (3, size, size) uint8."""
-    colours = _rgb(_upright(image)).resize((size, size), Image.Resampling.BILINEAR)  # antialiased by PIL
-    # Turned by numpy: torch would wake a second thread for it, which costs more than the image.
-    return torch.from_numpy(np.array(np.asarray(colours).transpose(2, 0, 1), order="C"))
+    return _resized(_rgb(_upright(image)), (size, size))
+
+
+def read_picture(path: str | PathLike[str], *, longest: int) -> Tensor:
+    """The image in a file for people, upright and in proportion: (3, H, W) uint8, no edge above `longest`."""
+    with _opened(_contents(path), str(path)) as image:
+        image.draft(None, (longest, longest))
+        return picture_from_pil(image, longest=longest)
+
+
+def picture_from_pil(image: Image.Image, *, longest: int) -> Tensor:
+    """A PIL image of any mode, upright and in proportion: (3, H, W) uint8, no edge above `longest`."""
+    colours = _rgb(_upright(image))
+    scale = min(1.0, longest / max(colours.size))
+    return _resized(colours, (max(1, round(colours.width * scale)), max(1, round(colours.height * scale))))
 
 
 def read_mask(path: str | PathLike[str], *, size: int) -> Tensor:
@@ -90,6 +102,12 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
 
 def _unreadable(name: str, reason: str) -> UnreadableImage:
     return UnreadableImage(f"cannot read {name}: {reason}; replace or remove the file", reason=reason)
+
+
+def _resized(colours: Image.Image, size: tuple[int, int]) -> Tensor:
+    resized = colours.resize(size, Image.Resampling.BILINEAR)  # antialiased by PIL
+    # Turned by numpy: torch would wake a second thread for it, which costs more than the image.
+    return torch.from_numpy(np.array(np.asarray(resized).transpose(2, 0, 1), order="C"))
 
 
 def _upright(image: Image.Image) -> Image.Image:

@@ -103,7 +103,7 @@ def load_backbone(spec: BackboneSpec | str, *, in_channels: int = 3, image_size:
     spec = BackboneSpec.parse(spec) if isinstance(spec, str) else spec
     if in_channels not in (1, 3):
         raise UserError(f"a backbone takes images of 1 or 3 channels, not {in_channels}")
-    _check_name(spec.name)
+    check_name(spec.name)
     trunk = _built(spec, in_channels, image_size)
     with torch.enable_grad(), _resting(trunk):
         _drop_unused(trunk, _dry_run(trunk, in_channels, image_size))
@@ -113,7 +113,8 @@ def load_backbone(spec: BackboneSpec | str, *, in_channels: int = 3, image_size:
 # ── building ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
+    """A UserError, with the names that come near, unless timm has this model."""
     timm = import_guarded("timm")
     if not timm.is_model(name):
         close = difflib.get_close_matches(name, timm.list_models(), n=4, cutoff=0.5)

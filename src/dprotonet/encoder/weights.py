@@ -122,6 +122,11 @@ def load_state(trunk: nn.Module, state: State, *, in_channels: int, source: str)
     return report
 
 
+def is_head(name: str) -> bool:
+    """Whether an entry or a module belongs to the classifier, by the name it starts with."""
+    return name.split(".")[0].strip("_") in _HEADS
+
+
 # ── reading ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -269,7 +274,7 @@ def _as_published(trunk: nn.Module, state: State) -> State:
 
 def _in_order(shapes: Shapes, state: State) -> State:
     """Foreign names, paired module by module; the state as it came unless exactly one pairing exists."""
-    body = [name for name in state if name.split(".")[0].strip("_") not in _HEADS]
+    body = [name for name in state if not is_head(name)]
     pairings = [found for order in _orders(body) if (found := _paired(shapes, state, order))]
     if not pairings or any(found != pairings[0] for found in pairings):
         return state

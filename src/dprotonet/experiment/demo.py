@@ -1,7 +1,8 @@
-"""What the demo shows after training: both accuracies and four pictures."""
+"""What the demo shows after training: both accuracies and four pictures, the last of them explanations."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,17 @@ from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.transforms import Augment
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, save_evaluation
+from dprotonet.experiment.explain import Explaining
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.pictures import curve_picture, evidence_pictures, prototypes_picture, save_picture
+from dprotonet.experiment.pictures import curve_picture, prototypes_picture, save_picture
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer, finished
+from dprotonet.figures import stack
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.features import FeatureViews
 from dprotonet.training.probe import LinearProbe, fit_probe
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class Demo:
 
     def results(self, on_progress: Progress | None = None) -> dict[str, Any]:
         """Test accuracy of DProtoNet and of the linear probe on the same features; where the pictures are."""
-        model = Model.load(self.trainer.out)
-        splits = build_splits(self.trainer.config.data)
         accelerator = Accelerator()
+        model = Model.load(self.trainer.out, device=accelerator.device)
+        splits = build_splits(self.trainer.config.data)
         test = self.features(model, splits.test, accelerator=accelerator, on_progress=on_progress)
         predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
         evaluation = Evaluation("test", model.classes, predictions)
@@ -41,7 +44,8 @@ class Demo:
             "run": str(self.trainer.out),
             "accuracy": predictions.accuracy,
             "probe_accuracy": probe.predictions(test).accuracy,
-            "pictures": self._pictures(model, evaluation, splits.test),
+            "pictures": self._pictures(model, evaluation)
+            | self._explanations(model, evaluation, splits.test, on_progress),
         }
 
     def features(
@@ -49,7 +53,8 @@ class Demo:
     ) -> FeatureViews:
         """Plain features of a split, cached like those of training."""
         views = self.trainer.views(model.network, data)
-        return finished(self.trainer.frozen(views, model.network, accelerator, 0), on_progress)
+        advance = partial(on_progress, "evaluating") if on_progress is not None else None
+        return finished(self.trainer.frozen(views, model.network, accelerator, 0), advance)
 
     def probe(self, model: Model, splits: Splits, accelerator: Accelerator) -> LinearProbe:
         """The linear probe on the features of training, its strength chosen on validation data."""
@@ -59,23 +64,43 @@ class Demo:
         val = self.features(model, splits.val, accelerator=accelerator)
         return fit_probe(train, val, classes=len(model.classes))
 
-    def _pictures(self, model: Model, evaluation: Evaluation, test: ImageData) -> dict[str, str]:
-        folder = self.trainer.out / "pictures"
-        images = _telling_images(evaluation, count=3)
-        predictions = model.predict_many([test[index].image for index in images])
-        titles = [f"{test.name(index)}: truly a {test.classes[test.labels[index]]}" for index in images]
+    def _pictures(self, model: Model, evaluation: Evaluation) -> dict[str, str]:
         sheets = {
             "prototypes": prototypes_picture(model),
-            "evidence": evidence_pictures(
-                model, [test[index].image for index in images], predictions, titles
-            ),
             "learning curve": curve_picture(RunFolder(self.trainer.out)),
         }
-        paths = {name: folder / f"{name.replace(' ', '-')}.png" for name in sheets}
+        paths = {name: self._path(name) for name in sheets}
         for name, sheet in sheets.items():
             save_picture(sheet, paths[name])
-        confusion: Path = save_evaluation(evaluation, self.trainer.out / "evaluation")
-        return {**{name: str(path) for name, path in paths.items()}, "confusion matrix": str(confusion)}
+        paths["confusion matrix"] = save_evaluation(evaluation, self.trainer.out / "evaluation")
+        return {name: str(path) for name, path in paths.items()}
+
+    def _explanations(
+        self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: Progress | None
+    ) -> dict[str, str]:
+        """A right answer and a mistake, each with the places of the prototypes that decided."""
+        chosen = _telling_images(evaluation, count=2)
+
+        def advance(now: Explaining) -> None:
+            if on_progress is not None:
+                on_progress(f"explaining {now.what}", now.done, now.total)
+
+        explained = model.explain([test[index].image for index in chosen], on_step=advance)
+        titles = [
+            _title(test, index, item.prediction.class_name)
+            for index, item in zip(chosen, explained, strict=True)
+        ]
+        sheet = stack([item.picture(title) for item, title in zip(explained, titles, strict=True)])
+        save_picture(sheet, self._path("explanations"))
+        return {"explanations": str(self._path("explanations"))}
+
+    def _path(self, name: str) -> Path:
+        return self.trainer.out / "pictures" / f"{name.replace(' ', '-')}.png"
+
+
+def _title(test: ImageData, index: int, guess: str) -> str:
+    truth = test.classes[test.labels[index]]
+    return f"{test.name(index)}: {truth}, {'recognised' if guess == truth else f'mistaken for {guess}'}"
 
 
 def _telling_images(evaluation: Evaluation, *, count: int) -> list[int]:

@@ -5,23 +5,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from huggingface_hub import ModelHubMixin, snapshot_download
-from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet.config import Config
-from dprotonet.data.image import image_from_pil, read_image
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
+from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
 from dprotonet.network import DProtoNet
 from dprotonet.training.checkpoint import load_weights
 
-ImageLike = str | PathLike[str] | Image.Image | Tensor
+if TYPE_CHECKING:
+    from dprotonet.experiment.explain import ExplainedPrediction, OnStep
+    from dprotonet.interpretation.mdm import Preset
+
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ class Model(ModelHubMixin):
         load_weights(network, tensors, path=run.path / "model.safetensors")
         if len(records) != len(network.prototypes.vectors):
             raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
-        model = cls(_on(network, device), config=config, classes=classes, prototypes=records)
+        model = cls(on_device(network, device), config=config, classes=classes, prototypes=records)
         model.folder = run.path
         return model
 
@@ -100,20 +103,7 @@ class Model(ModelHubMixin):
 
     def pixels(self, image: ImageLike) -> Tensor:
         """An image as uint8 (3, size, size)."""
-        size = self.config.data.image_size
-        if isinstance(image, Tensor):
-            if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] != 3 or not image.numel():
-                raise UserError(
-                    f"a tensor image must be uint8 (3, H, W), not {image.dtype} {tuple(image.shape)}"
-                )
-            image = Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy())
-        if isinstance(image, Image.Image):
-            return image_from_pil(image, size=size)
-        if not isinstance(image, str | PathLike):
-            raise UserError(
-                f"an image is a path, a PIL image or a uint8 tensor, not a {type(image).__name__}"
-            )
-        return read_image(image, size=size)
+        return square(image, size=self.config.data.image_size)
 
     def predict(self, image: ImageLike) -> Prediction:
         """Class, probabilities and evidence of one image."""
@@ -132,6 +122,22 @@ class Model(ModelHubMixin):
             for row, image in enumerate(images)
         ]
 
+    def explain(
+        self,
+        images: ImageLike | Sequence[ImageLike],
+        *,
+        top: int = 3,
+        preset: "str | Preset" = "fast",
+        on_step: "OnStep | None" = None,
+    ) -> "list[ExplainedPrediction]":
+        """Predictions with heatmaps: where each of the `top` prototypes is, in the image and in its source.
+
+        Heatmaps of sources are kept in the run folder, so that each is made once a run.
+        """
+        from dprotonet.experiment.explain import explain
+
+        return explain(self, several(images), top=top, preset=preset, on_step=on_step)
+
     def _prediction(
         self, image: ImageLike, probabilities: Tensor, scores: Tensor, region: Tensor
     ) -> Prediction:
@@ -147,7 +153,7 @@ class Model(ModelHubMixin):
         ]
         items.sort(key=lambda item: -item.contribution)
         return Prediction(
-            name=str(image) if isinstance(image, str | PathLike) else "",
+            name=name_of(image),
             class_name=self.classes[label],
             label=label,
             probability=float(probabilities[label]),
@@ -180,7 +186,8 @@ class Model(ModelHubMixin):
         return cls.load(snapshot_download(model_id, **{name: hub[name] for name in known if name in hub}))
 
 
-def _on(network: DProtoNet, device: str | torch.device | None) -> DProtoNet:
+def on_device(network: Network, device: str | torch.device | None) -> Network:
+    """The network, moved to `device` (the CPU unless named)."""
     try:
         return network.to(device or "cpu")
     except (RuntimeError, AssertionError) as error:

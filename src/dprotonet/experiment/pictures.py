@@ -1,6 +1,5 @@
 """Pictures of a run: its prototypes, its learning curve, the evidence for a prediction."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -9,9 +8,10 @@ from torch import Tensor
 
 from dprotonet.data.image import read_image
 from dprotonet.errors import UserError
-from dprotonet.experiment.model import ImageLike, Model, Prediction
+from dprotonet.experiment.image_like import ImageLike
+from dprotonet.experiment.model import Model, Prediction
 from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.figures import EvidenceRow, evidence_sheet, prototype_sheet, stack, training_curve
+from dprotonet.figures import EvidenceRow, evidence_sheet, prototype_sheet, training_curve
 from dprotonet.files import whole
 
 
@@ -69,17 +69,6 @@ def evidence_picture(
         rest=rest,
         logit=prediction.logit,
     )
-
-
-def evidence_pictures(
-    model: Model, images: Sequence[ImageLike], predictions: Sequence[Prediction], titles: Sequence[str]
-) -> Image.Image:
-    """Several of them, one beneath the other."""
-    sheets = [
-        evidence_picture(model, image, prediction, title=title)
-        for image, prediction, title in zip(images, predictions, titles, strict=True)
-    ]
-    return stack(sheets)
 
 
 def curve_picture(run: RunFolder) -> Image.Image:

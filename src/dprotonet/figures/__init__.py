@@ -5,6 +5,7 @@ Every public name takes tensors and plain numbers and gives a `PIL.Image` (`over
 matplotlib is imported only when something is drawn.
 """
 
+from dprotonet.figures.canvas import picture
 from dprotonet.figures.confusion import confusion_figure
 from dprotonet.figures.curve import training_curve
 from dprotonet.figures.evidence_sheet import EvidenceRow, evidence_sheet, stack
@@ -24,6 +25,7 @@ __all__ = [
     "masked_image",
     "method_sheet",
     "overlay",
+    "picture",
     "prototype_sheet",
     "saliency_sheet",
     "stack",

@@ -1,18 +1,20 @@
 """What every explainer borrows and gives back: the model as it was, and a frozen explanation.
 
 An explainer treats the network as a black box. It may switch it to inference for the time being, but train
-flags and `requires_grad` come back as they were, also after an exception. What is explained, the nodes say.
+flags, `requires_grad` and `.grad` come back as they were, also after an exception. What is explained, the
+nodes say.
 """
 
 import base64
 import io
 import json
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -21,7 +23,11 @@ from torch import Tensor, nn
 
 from dprotonet.figures import heatmap_blend, masked_image, overlay
 from dprotonet.files import whole, write_text
-from dprotonet.interpretation.nodes import Node
+
+if TYPE_CHECKING:
+    from dprotonet.interpretation.nodes import Node
+
+logger = logging.getLogger(__name__)
 
 
 class Passes(NamedTuple):
@@ -130,30 +136,47 @@ class Explanation:
 class Explainer(Protocol):
     """Images (N, C, H, W) and a node to one explanation an image."""
 
-    def explain(self, images: Tensor, node: Node) -> list[Explanation]: ...
+    def explain(self, images: Tensor, node: "Node") -> list[Explanation]: ...
 
 
 @contextmanager
 def borrowed(model: nn.Module | None) -> Iterator[None]:
     """Inference mode of modules and parameters without gradient, undone on the way out."""
     if model is None:
-        with torch.enable_grad():
-            yield
+        yield
         return
     training = {module: module.training for module in model.modules()}
-    wanted = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    wanted = {parameter: (parameter.requires_grad, parameter.grad) for parameter in model.parameters()}
     try:
         for module in training:
             module.training = False
         for parameter in wanted:
             parameter.requires_grad_(False)
-        with torch.enable_grad():
-            yield
+        yield
     finally:
         for module, flag in training.items():
             module.training = flag
-        for parameter, flag in wanted.items():
+        for parameter, (flag, gradient) in wanted.items():
             parameter.requires_grad_(flag)
+            parameter.grad = gradient
+
+
+@contextmanager
+def differentiable() -> Iterator[None]:
+    """Gradients flow, whatever the caller switched off; never held open across a `yield` to the caller."""
+    with torch.inference_mode(False), torch.enable_grad():
+        yield
+
+
+def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:
+    """Say which maps (N, H, W) show nothing, and why that can be."""
+    for row in (heatmaps.amax(dim=(-2, -1)) <= 0).nonzero().flatten().tolist():
+        logger.warning(
+            "the heatmap of image %d (%s) is empty: the node does not depend on what the image shows, or no "
+            "place reached the threshold; the raw map is kept",
+            row,
+            name(row),
+        )
 
 
 def _picture(pixels: Tensor) -> Image.Image:

@@ -4,6 +4,8 @@ Their layer need not be named: the deepest one that still has places is found wh
 transformer's tokens are laid out as a map. The package is an extra, `pip install dprotonet[cam]`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -13,11 +15,11 @@ from torch import Tensor, nn
 
 from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, Passes, borrowed
+from dprotonet.interpretation.base import Explanation, Passes, borrowed, differentiable, warn_of_empty
 from dprotonet.interpretation.layout import Layout
-from dprotonet.interpretation.nodes import ClassNode, Node
+from dprotonet.interpretation.nodes import ClassNode, Node, class_scores, precision
 from dprotonet.interpretation.prior import deepest
-from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.problem import Problem, check_images
 from dprotonet.ops import unit_range
 
 METHODS = {
@@ -39,11 +41,15 @@ class CAM:
         self.model, self.method, self.layer, self.batch = model, method, layer, batch
 
     def explain(self, images: Tensor, node: Node | None = None) -> list[Explanation]:
-        with borrowed(self.model):
+        check_images(images, self.batch)
+        if precision(self.model) not in (torch.float32, torch.float64):
+            raise UserError(f"{self.method} needs a model in float32, not {precision(self.model)}")
+        with borrowed(self.model), _unaltered(self.model), differentiable():
             labels = self._labels(images, node)
             module, layout = self._target_layer(images, labels)
             maps, forward = self._maps(images, labels, module, layout)
         heat = unit_range(maps)
+        warn_of_empty(heat, lambda row: f"logit of class {int(labels[row])}")
         return [
             Explanation(
                 heatmap=heat[row],
@@ -70,7 +76,7 @@ class CAM:
             return self.layer, None
         node = ClassNode(self.model, labels[:1], probability=False)
         problem = Problem(images[:1], node, batch=1)
-        found = deepest(problem, problem.images, problem.rows)
+        (found,) = deepest(problem, problem.images, problem.rows)
         if found is None:
             raise UserError(f"{self.method} needs a layer with places and this model has none; use MDM")
         return found.module, found.layout
@@ -79,33 +85,56 @@ class CAM:
         self, images: Tensor, labels: Tensor, module: nn.Module, layout: Layout | None
     ) -> tuple[Tensor, int]:
         """Maps (N, H, W) and the forward passes an image."""
-        kind = getattr(_package(), METHODS[self.method])
-        reshape = None if layout is None or layout.kind == "first" else layout.channels_first
-        counted = _Counted()
-        handle = self.model.register_forward_pre_hook(counted)
-        try:
-            with kind(model=self.model, target_layers=[module], reshape_transform=reshape) as cam:
-                cam.batch_size = self.batch
-                maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
-        finally:
-            handle.remove()
-        return torch.from_numpy(np.concatenate(maps)).to(images.device), round(counted.images / len(images))
+        package = _package()
+        turned = layout is not None and layout.kind != "first"
+        classifier = _Classifier(self.model)
+        cam = getattr(package, METHODS[self.method])(
+            model=classifier,
+            target_layers=[module],
+            reshape_transform=layout.channels_first if layout is not None and turned else None,
+        )
+        cam.batch_size = self.batch
+        if turned and self.method == "ablationcam":  # channels are last there
+            cam.ablation_layer = package.ablation_layer.AblationLayerVit()
+        images = images.to(precision(self.model))
+        maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
+        return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
 
 
-class _Counted:
-    """Counts the images that go through."""
+class _Classifier(nn.Module):
+    """The model as grad-cam wants it, images to logits (B, C); counts the images that go through."""
 
-    def __init__(self) -> None:
-        self.images = 0
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model, self.seen = model, 0
 
-    def __call__(self, _module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        self.images += len(inputs[0])
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen += len(images)
+        return class_scores(self.model, images)
+
+
+@contextmanager
+def _unaltered(model: nn.Module) -> Iterator[None]:
+    """Layers and hooks come back as they were; Ablation-CAM swaps a layer and, if stopped, leaves it so."""
+    before = [(module, dict(module._modules), set(module._forward_hooks)) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, layers, hooks in before:
+            module._modules.update(layers)
+            for key in set(module._forward_hooks) - hooks:
+                del module._forward_hooks[key]
 
 
 def _one(cam: Any, image: Tensor, label: int) -> np.ndarray:
+    def logit(scores: Tensor) -> Tensor:
+        if not 0 <= label < len(scores):
+            raise UserError(f"there is no class {label}; the model has classes 0 to {len(scores) - 1}")
+        return scores[label]
+
     # The parameters are borrowed without gradients, so the image has to carry the graph.
     leaf = image.detach().clone().requires_grad_(True)
-    maps: np.ndarray = cam(input_tensor=leaf, targets=[lambda output: output[..., label]])
+    maps: np.ndarray = cam(input_tensor=leaf, targets=[logit])
     return maps
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.masks import MaskStack
+from dprotonet.interpretation.masks import MaskStack, resized
 from dprotonet.interpretation.prior import first_guess
 from dprotonet.interpretation.problem import Problem
 from dprotonet.interpretation.share import Share
@@ -34,13 +34,15 @@ class JointMasks:
     """
 
     sizes: tuple[int, ...] = tuple(range(6, 16))
-    iterations: int = 28
-    rate: float = 0.05
-    smallest: float = 0.05  # share of the image that is kept or hidden, q
-    largest: float = 0.95
+    iterations: int = 22
+    rate: float = 0.07
+    smallest: float = 0.1  # share of the image that is kept or hidden, q
+    largest: float = 0.8
     softness: float = 0.05  # how gradually a place passes from hidden to kept, in units of the mask
     hide: float = 1.0  # weight of "without them it is not active" against "they are enough"
     zoom: float = 1.7  # enlargement of the parts that the first guess looks at; 1 for the whole image only
+    trust: float = 0.3  # how fast a place moves that the guess is silent about, against one it points at
+    brightness: tuple[float, ...] = (1.0, 0.8, 0.65, 0.5)  # exponents that the finished map may take
     start: float = 0.5  # τ, where the network has no map to guess from
     probability: bool = True
 
@@ -52,8 +54,9 @@ class JointMasks:
 
     def steps(self, problem: Problem) -> Generator[Step]:
         share = Share.of(problem)
-        stack = self._started(problem)
-        descent = SharedDescent(stack.parameters, rate=self.rate)
+        share.warn(problem)
+        stack, speeds = self._started(problem)
+        descent = SharedDescent(stack.parameters, rate=self.rate, speeds=speeds)
         references = (blurred(problem.images), torch.zeros_like(problem.images))
         for number in range(1, self.iterations + 1):
             size = self.smallest + (self.largest - self.smallest) * ((0.5 + number * _GOLDEN) % 1)
@@ -63,14 +66,29 @@ class JointMasks:
             raw = stack.enlarged(problem.size).detach().sum(dim=0)
             yield Step(number, self.iterations, loss, stack.detached(), raw)
 
+    @torch.no_grad()
     def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
-        return unit_range(raw)
+        """The raw map in [0, 1], as dim as it can be while image × heatmap keeps the node; ranks stay."""
+        share, plain = Share.of(problem), unit_range(raw)
+        best, chosen = torch.full_like(raw[:, 0, 0], -torch.inf), plain
+        for exponent in self.brightness:
+            heat = plain**exponent
+            kept = share(problem.activations(problem.images * heat.unsqueeze(1)), problem.rows)
+            better = (kept > best) & (best < 1)
+            chosen = torch.where(better[:, None, None], heat, chosen)
+            best = torch.where(better, kept, best)
+        return chosen
 
-    def _started(self, problem: Problem) -> MaskStack:
+    def _started(self, problem: Problem) -> tuple[MaskStack, list[Tensor]]:
+        """Masks as the first guess has them, and how fast each of their places may move."""
         guess = first_guess(problem, zoom=self.zoom)
         if guess is None:
-            return MaskStack.constant(self.sizes, problem.count, self.start, problem.images.device)
-        return MaskStack.from_map(self.sizes, guess / guess.amax(dim=(-2, -1), keepdim=True).clamp_min(1e-12))
+            guess = problem.images.new_full((problem.count, *problem.size), torch.nan)
+        silent = guess.isnan().any(dim=(-2, -1))[:, None, None]
+        peak = guess.amax(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(guess.dtype).tiny)
+        seen = {size: resized(guess / peak, size).clamp(0, 1) for size in self.sizes}
+        speeds = [torch.where(silent, 1.0, self.trust + (1 - self.trust) * heat) for heat in seen.values()]
+        return MaskStack({size: torch.where(silent, self.start, heat) for size, heat in seen.items()}), speeds
 
     def _descend(
         self, problem: Problem, stack: MaskStack, share: Share, reference: Tensor, size: float
@@ -98,8 +116,11 @@ class SharedDescent:
     they stay where the first guess put them, and a batch gives what its images give one by one.
     """
 
-    def __init__(self, parameters: list[Tensor], *, rate: float, decay: float = 0.9) -> None:
+    def __init__(
+        self, parameters: list[Tensor], *, rate: float, speeds: list[Tensor], decay: float = 0.9
+    ) -> None:
         self.parameters, self.rate, self.decay, self._number = parameters, rate, decay, 0
+        self.speeds = speeds
         self._mean = [torch.zeros_like(item) for item in parameters]
         self._square = [item.new_zeros(len(item), 1, 1) for item in parameters]
 
@@ -107,12 +128,14 @@ class SharedDescent:
     def step(self) -> None:
         self._number += 1
         unbias = 1 - self.decay**self._number
-        for item, mean, square in zip(self.parameters, self._mean, self._square, strict=True):
+        for item, speed, mean, square in zip(
+            self.parameters, self.speeds, self._mean, self._square, strict=True
+        ):
             assert item.grad is not None
             mean.lerp_(item.grad, 1 - self.decay)
             square.lerp_(item.grad.square().mean(dim=(-2, -1), keepdim=True), 1 - self.decay)
             length = (square / unbias).sqrt().clamp_min(torch.finfo(item.dtype).tiny)
-            item.sub_(self.rate * (mean / unbias) / length)
+            item.sub_(self.rate * speed * (mean / unbias) / length)
             item.grad = None
 
 

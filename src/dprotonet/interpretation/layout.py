@@ -37,11 +37,10 @@ def layout_of(output: Tensor, image: tuple[int, int], batch: int) -> Layout | No
         return None
     if output.ndim == 3:
         return _of_tokens(output.shape[1], image)
-    shape = output.shape
-    for height, width, kind in ((shape[2], shape[3], "first"), (shape[1], shape[2], "last")):
-        if _fits(height, width, image, _ASPECT):
-            return Layout(height, width, kind)
-    return None
+    _, *shape = output.shape
+    readings = [Layout(shape[1], shape[2], "first"), Layout(shape[0], shape[1], "last")]
+    fitting = [item for item in readings if _fits(item.height, item.width, image, _ASPECT)]
+    return min(fitting, key=lambda item: _stretch(item.height, item.width, image), default=None)
 
 
 def _of_tokens(count: int, image: tuple[int, int]) -> Layout | None:
@@ -56,7 +55,11 @@ def _of_tokens(count: int, image: tuple[int, int]) -> Layout | None:
 def _fits(height: int, width: int, image: tuple[int, int], tolerance: float) -> bool:
     if min(height, width) < _MIN_SIDE:
         return False
-    return abs(math.log(height / width) - math.log(image[0] / image[1])) <= tolerance
+    return _stretch(height, width, image) <= tolerance
+
+
+def _stretch(height: int, width: int, image: tuple[int, int]) -> float:
+    return abs(math.log(height / width) - math.log(image[0] / image[1]))
 
 
 def _is_attention(output: Tensor) -> bool:

@@ -1,7 +1,7 @@
 """Mask vectors of several sizes, learned for many images at once.
 
 Unstated: how mask vectors are enlarged and kept within [0, 1]; here bilinearly (pixel centres, no aligned
-corners) and by clamping after every step, so that Eq. (22)'s m in [0, 1] holds throughout.
+corners) and by clamping after every step, so that Eq. (20)'s m in [0, 1] holds throughout.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,11 +24,6 @@ class MaskStack:
     def constant(cls, sizes: Sequence[int], count: int, value: float, device: torch.device) -> "MaskStack":
         """All of them at one value, the paper's τ."""
         return cls({size: torch.full((count, size, size), value, device=device) for size in sizes})
-
-    @classmethod
-    def from_map(cls, sizes: Sequence[int], heat: Tensor) -> "MaskStack":
-        """All of them as a map (N, h, w) in [0, 1] seen at their resolution."""
-        return cls({size: resized(heat, size).clamp(0, 1) for size in sizes})
 
     @property
     def parameters(self) -> list[Tensor]:

@@ -5,7 +5,6 @@ All three run one loop, `steps`, that yields; progress, preview and early stoppi
 masks are learned is the preset's affair.
 """
 
-import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import asdict, replace
@@ -18,22 +17,22 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, borrowed
+from dprotonet.interpretation.base import Explanation, borrowed, differentiable, warn_of_empty
 from dprotonet.interpretation.joint import JointMasks
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode
-from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.problem import Problem, check_images
 from dprotonet.interpretation.sampled import SampledMasks
 from dprotonet.interpretation.separate import SeparateMasks
 from dprotonet.interpretation.step import Step
 
-logger = logging.getLogger(__name__)
-
 PRESETS: dict[str, "Preset"] = {
     "paper": SeparateMasks(),
     "fast": JointMasks(),
-    "best": JointMasks(iterations=120),
+    "best": JointMasks(iterations=90, rate=0.035),
     "sampled": SampledMasks(),
 }
+_CLASS_TARGETS = ("ClassifierOutputTarget", "ClassifierOutputSoftmaxTarget")  # grad-cam's that name a class
+_ROUNDING = 1e-5  # a raw map that varies less, relative to its values, varies by rounding only
 Target = Callable[[Any], Tensor]
 OnStep = Callable[[Step], bool | None]
 
@@ -120,17 +119,17 @@ class MDM:
     ) -> Tensor:
         """Attributions of the inputs' shape and device, as captum gives them; equal for all channels."""
         labels = [target] * len(inputs) if isinstance(target, int) else target
-        if isinstance(labels, Tensor) and labels.ndim == 0:
-            labels = labels.expand(len(inputs))
+        if isinstance(labels, Tensor) and labels.numel() == 1:
+            labels = labels.reshape(1).expand(len(inputs))
         node = (
             ClassNode(self._module(), labels, probability=self.preset.probability)
             if labels is not None
             else None
         )
         on_step = _progress_bar() if show_progress else None
-        batch = internal_batch_size or self.internal_batch_size
-        found = self.explain(inputs, node, on_step=on_step, internal_batch_size=batch)
-        return torch.stack([item.heatmap for item in found]).unsqueeze(1).expand_as(inputs).to(inputs.device)
+        found = self.explain(inputs, node, on_step=on_step, internal_batch_size=internal_batch_size)
+        heatmaps = torch.stack([item.heatmap for item in found]).unsqueeze(1)
+        return heatmaps.to(inputs.device).repeat(1, inputs.shape[1], 1, 1)
 
     def explain(
         self,
@@ -163,19 +162,26 @@ class MDM:
         internal_batch_size: int | None = None,
     ) -> Problem:
         """The task that `steps` works on."""
-        watched = self._watched(images, node)
-        return Problem(images, watched, batch=internal_batch_size or self.internal_batch_size)
+        batch = self.internal_batch_size if internal_batch_size is None else internal_batch_size
+        check_images(images, batch)
+        return Problem(images, self._watched(images, node, batch), batch=batch)
 
     def steps(self, problem: Problem) -> Generator[Step]:
         """Learn the masks, step by step; the model is borrowed while the loop runs."""
-        with borrowed(problem.node.model):
-            yield from self.preset.steps(problem)
+        with borrowed(problem.node.model), closing(self.preset.steps(problem)) as steps:
+            while True:
+                with differentiable():
+                    step = next(steps, None)
+                if step is None:
+                    return
+                yield step
 
     def finish(self, problem: Problem, step: Step, trace: Tensor) -> list[Explanation]:
         """Explanations from the last step that was taken; `trace` (steps, N) are the losses on the way."""
         with borrowed(problem.node.model):
             heatmaps = self.preset.heatmap(problem, step.raw)
-        _warn_of_flat(problem, heatmaps)
+        heatmaps = heatmaps.where(~_is_flat(step.raw), 0.0)
+        warn_of_empty(heatmaps, problem.node.name)
         facts = self._facts(step)
         return [
             Explanation(
@@ -201,10 +207,9 @@ class MDM:
 
     # ── what to watch ──
 
-    def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None) -> Node:
+    def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None, batch: int) -> Node:
         if node is None:
-            with borrowed(self._module()):
-                predicted = ClassNode.predicted(self._module(), images, batch=self.internal_batch_size)
+            predicted = ClassNode.predicted(self._module(), images, batch=batch)
             return ClassNode(self._module(), predicted.labels, probability=self.preset.probability)
         return node if isinstance(node, Node) else CallableNode(node, model=self.model)
 
@@ -212,7 +217,10 @@ class MDM:
         """grad-cam's targets as a node; those that name a class are watched as the preset watches classes."""
         if targets is None:
             return None
-        named = [getattr(target, "category", None) for target in targets]
+        named = [
+            getattr(target, "category", None) if type(target).__name__ in _CLASS_TARGETS else None
+            for target in targets
+        ]
         labels = [int(label) for label in named if isinstance(label, int | np.integer)]
         if len(labels) == len(targets):
             return ClassNode(self._module(), labels, probability=self.preset.probability)
@@ -224,16 +232,10 @@ class MDM:
         return self.model
 
 
-def _warn_of_flat(problem: Problem, heatmaps: Tensor) -> None:
-    """Say which maps show nothing, and why that can be."""
-    flat = (heatmaps.amax(dim=(-2, -1)) <= 0).nonzero().flatten().tolist()
-    for row in flat:
-        logger.warning(
-            "the heatmap of image %d (%s) is empty: the node does not depend on what the image shows, or no "
-            "place reached the threshold; the raw map is kept",
-            row,
-            problem.node.name(row),
-        )
+def _is_flat(raw: Tensor) -> Tensor:
+    """Which maps (N, H, W) would show nothing but rounding errors, (N, 1, 1)."""
+    low, high = raw.amin(dim=(-2, -1), keepdim=True), raw.amax(dim=(-2, -1), keepdim=True)
+    return high - low <= _ROUNDING * torch.maximum(low.abs(), high.abs())
 
 
 def _progress_bar() -> OnStep:

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
+from dprotonet.interpretation.base import borrowed
+from dprotonet.interpretation.layout import layout_of
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -68,8 +70,9 @@ class ClassNode(_OwnActivation):
     @classmethod
     def predicted(cls, model: nn.Module, images: Tensor, *, batch: int = 32) -> "ClassNode":
         """The class that the model gives each image."""
-        with torch.no_grad():
-            labels = [class_scores(model, block).argmax(dim=1).cpu() for block in images.split(batch)]
+        blocks = images.to(precision(model)).split(batch)
+        with borrowed(model), torch.no_grad():
+            labels = [class_scores(model, block).argmax(dim=1).cpu() for block in blocks]
         return cls(model, torch.cat(labels))
 
     def name(self, row: int) -> str:
@@ -113,16 +116,26 @@ class TargetNode(_OwnActivation):
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
         assert self.model is not None
         outputs = self.model(images)
-        values = [self.targets[row](output) for row, output in zip(rows.tolist(), outputs, strict=True)]
-        return torch.stack([value.float().reshape(()) for value in values]).unsqueeze(1)
+        outputs = getattr(outputs, "logits", outputs)
+        if not isinstance(outputs, Tensor | list | tuple) or len(outputs) != len(images):
+            raise UserError(
+                f"the model gave {type(outputs).__name__} for {len(images)} images, not one output an image"
+            )
+        pairs = zip(rows.tolist(), outputs, strict=True)
+        return torch.stack([self._value(row, output) for row, output in pairs]).unsqueeze(1)
+
+    def _value(self, row: int, output: Any) -> Tensor:
+        value = torch.as_tensor(self.targets[row](output)).float()
+        if value.numel() != 1:
+            raise UserError(f"{self.name(row)} gave {tuple(value.shape)}; a target must give one number")
+        return value.reshape(())
 
 
 class CallableNode(_OwnActivation):
     """Any differentiable function of images: (B, C, H, W) to (B,) or (B, …)."""
 
     def __init__(self, function: Forward, *, model: nn.Module | None = None, name: str = "") -> None:
-        self.function = function
-        self.model = model if model is not None or not isinstance(function, nn.Module) else function
+        self.function, self.model = function, _owner(function, model)
         self._name = name or getattr(function, "__name__", type(function).__name__)
 
     def name(self, row: int) -> str:
@@ -183,19 +196,28 @@ class ModuleNode(_OwnActivation):
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
         assert self.model is not None
         seen: list[Tensor] = []
-        handle = self._inner.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+
+        def remember(_module: nn.Module, _inputs: object, output: object) -> None:
+            if isinstance(output, Tensor):
+                seen.append(output.clone())  # what comes after it may work in place
+
+        handle = self._inner.register_forward_hook(remember)
         try:
             self.model(images)
         finally:
             handle.remove()
-        if not seen or not isinstance(seen[-1], Tensor) or len(seen[-1]) != len(images):
+        if not seen or seen[-1].ndim == 0 or len(seen[-1]) != len(images):
             raise UserError(f"module {self.module} gives no tensor (B, …) in a forward pass; name another")
-        output = seen[-1].float()
+        return self._watched(seen[-1].float(), (images.shape[-2], images.shape[-1]))
+
+    def _watched(self, output: Tensor, size: tuple[int, int]) -> Tensor:
         if self.channel is None:
-            return output.flatten(1)
-        if output.ndim < 2 or not 0 <= self.channel < output.shape[1]:
+            return output.reshape(len(output), -1)
+        layout = layout_of(output, size, len(output))
+        channels = output if layout is None else layout.channels_first(output)
+        if channels.ndim < 2 or not 0 <= self.channel < channels.shape[1]:
             raise UserError(f"module {self.module} has no channel {self.channel}: {tuple(output.shape)}")
-        return output[:, self.channel].flatten(1).mean(dim=1, keepdim=True)
+        return channels[:, self.channel].reshape(len(output), -1).mean(dim=1, keepdim=True)
 
 
 class RegionNode:
@@ -214,18 +236,19 @@ class RegionNode:
         model: nn.Module | None = None,
         names: Sequence[str] = (),
     ) -> None:
-        self.model = model if model is not None or not isinstance(regions, nn.Module) else regions
+        self.model = _owner(regions, model)
         self.regions, self.region, self._target, self._names = regions, region, target, list(names)
 
     @classmethod
     def in_image(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
         """A prototype (N, D) in each input image, Eqs. (12) and (14); `regions`: images to (B, R, D)."""
-        return cls(regions, nearest_region(regions, images, prototypes), **settings)
+        region = nearest_region(regions, images, prototypes, model=settings.get("model"))
+        return cls(regions, region, **settings)
 
     @classmethod
     def in_source(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
         """A prototype (N, D) in its own source image, Eqs. (13) and (15)."""
-        region = nearest_region(regions, images, prototypes)
+        region = nearest_region(regions, images, prototypes, model=settings.get("model"))
         return cls(regions, region, target=prototypes.detach(), **settings)
 
     def name(self, row: int) -> str:
@@ -248,12 +271,19 @@ class RegionNode:
 
 
 @torch.no_grad()
-def nearest_region(regions: Forward, images: Tensor, prototypes: Tensor, *, batch: int = 32) -> Tensor:
+def nearest_region(
+    regions: Forward, images: Tensor, prototypes: Tensor, *, batch: int = 32, model: nn.Module | None = None
+) -> Tensor:
     """Eqs. (12) and (13): the region (N,) of each image nearest to its prototype (N, D)."""
-    found = [
-        (regions(block).float() - wanted.unsqueeze(1)).square().sum(dim=-1).argmin(dim=1)
-        for block, wanted in zip(images.split(batch), prototypes.split(batch), strict=True)
-    ]
+    _one_each("prototype", len(prototypes), len(images))
+    model = _owner(regions, model)
+    images = images if model is None else images.to(precision(model))
+    blocks = zip(images.split(batch), prototypes.split(batch), strict=True)
+    with borrowed(model):
+        found = [
+            (regions(block).float() - wanted.unsqueeze(1)).square().sum(dim=-1).argmin(dim=1)
+            for block, wanted in blocks
+        ]
     return torch.cat(found)
 
 
@@ -269,6 +299,16 @@ def class_scores(model: nn.Module, images: Tensor) -> Tensor:
             "explain a module or a callable of your own instead"
         )
     return outputs
+
+
+def precision(model: nn.Module | None) -> torch.dtype:
+    """The type of numbers that a model computes with; float32 if it does not say."""
+    held = model.parameters() if model is not None else ()
+    return next((item.dtype for item in held if item.is_floating_point()), torch.float32)
+
+
+def _owner(function: Forward, model: nn.Module | None) -> nn.Module | None:
+    return function if model is None and isinstance(function, nn.Module) else model
 
 
 def _one_each(what: str, given: int, images: int) -> None:

@@ -5,13 +5,14 @@ back for the masks alone, and activations that are not finite are refused by the
 """
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Passes
-from dprotonet.interpretation.nodes import Node
+from dprotonet.interpretation.nodes import Forward, Node, precision
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # masks (M, H, W) and rows (M,) to a loss each (M,)
 
@@ -20,12 +21,13 @@ class Problem:
     """Images (N, C, H, W) as the network wants them, and the node to watch."""
 
     def __init__(self, images: Tensor, node: Node, *, batch: int) -> None:
-        _check(images, batch)
+        check_images(images, batch)
         node.check(len(images))
         self.node, self.batch = node, batch
-        self.images = images.detach().float().contiguous(memory_format=torch.channels_last)
-        self.rows = torch.arange(len(images), device=images.device)
-        self._dtype = next((p.dtype for p in node.model.parameters()), torch.float32) if node.model else None
+        with torch.inference_mode(False):
+            self.images = images.detach().float().clone(memory_format=torch.channels_last)
+            self.rows = torch.arange(len(images), device=images.device)
+        self._dtype = precision(node.model)
         self._forward = self._backward = 0
 
     @property
@@ -46,23 +48,29 @@ class Problem:
 
     def activation(self, images: Tensor, rows: Tensor) -> Tensor:
         """The node on some masked images, (B, K) float32; fewer than `batch` of them."""
-        return self._finite(self.node(self._inputs(images), rows).float(), rows)
+        return self._finite(self._asked(lambda seen: self.node(seen, rows), images).float(), rows)
 
     def direction(self, images: Tensor, rows: Tensor) -> Tensor:
         """One number an image (B,) that grows with the node."""
-        return self._finite(
-            self.node.direction(self._inputs(images), rows).float().unsqueeze(1), rows
-        ).squeeze(1)
+        values = self._asked(lambda seen: self.node.direction(seen, rows), images)
+        return self._finite(values.float().unsqueeze(1), rows).squeeze(1)
 
-    def _inputs(self, images: Tensor) -> Tensor:
+    def _asked(self, ask: Forward, images: Tensor) -> Tensor:
         self._forward += len(images)
-        return images if self._dtype in (None, torch.float32) else images.to(self._dtype)
+        inputs = images.to(self._dtype)
+        try:
+            return ask(inputs)
+        except RuntimeError as error:
+            if "view size is not compatible" not in str(error) or inputs.is_contiguous():
+                raise
+        self.images = self.images.contiguous()  # a network that flattens by view() wants channels first
+        return ask(inputs.contiguous())
 
-    def _finite(self, values: Tensor, rows: Tensor) -> Tensor:
+    def _finite(self, values: Tensor, rows: Tensor, *, what: str = "activation") -> Tensor:
         if not torch.isfinite(values).all():
-            wrong = int(rows[~torch.isfinite(values).all(dim=1)][0])
+            wrong = int(rows[~torch.isfinite(values).flatten(1).all(dim=1)][0])
             raise ComputationError(
-                f"the activation of {self.node.name(wrong)} is not finite for image {wrong}; "
+                f"the {what} of {self.node.name(wrong)} is not finite for image {wrong}; "
                 "check the image's values, or use float32 if the model is in half precision"
             )
         return values
@@ -73,10 +81,16 @@ class Problem:
         blocks = zip(images.split(self.batch), self.rows.split(self.batch), strict=True)
         return torch.cat([self.activation(block, rows) for block, rows in blocks])
 
+    @cached_property
     def wanted(self) -> Tensor:
         """What masking should keep, (N, K)."""
         fixed = self.node.target(self.rows)
         return self.activations(self.images) if fixed is None else fixed.float()
+
+    @cached_property
+    def blank(self) -> Tensor:
+        """What images without content give, (N, K)."""
+        return self.activations(torch.zeros_like(self.images))
 
     def gradient(self, masks: Tensor, rows: Tensor, loss: Loss, *, each: int) -> tuple[Tensor, Tensor]:
         """Losses (M,) and their gradient in the masks (M, H, W); a mask costs `each` masked images."""
@@ -85,14 +99,17 @@ class Problem:
         for part, part_rows in zip(masks.detach().split(block), rows.split(block), strict=True):
             leaf = part.clone().requires_grad_(True)
             value = loss(leaf, part_rows)
-            (gradient,) = torch.autograd.grad(value.sum(), leaf)
+            if not value.requires_grad:
+                raise UserError(f"{self.node.name(0)} has no gradient; explain it by the preset 'sampled'")
+            (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True, materialize_grads=True)
             self.count_backward(each * len(part))
             losses.append(value.detach())
-            gradients.append(gradient)
+            gradients.append(self._finite(gradient, part_rows, what="gradient"))
         return torch.cat(losses), torch.cat(gradients)
 
 
-def _check(images: Tensor, batch: int) -> None:
+def check_images(images: Tensor, batch: int) -> None:
+    """Raise a UserError unless these are images to explain, `batch` of them at a time."""
     if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
         kind = (
             f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__

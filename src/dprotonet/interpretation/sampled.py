@@ -38,6 +38,8 @@ class SampledMasks:
     probability: bool = True
 
     def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1:
+            raise UserError(f"{self}: sizes >= 1 are possible")
         if self.samples < 2 or self.block < 1 or self.grid < 2 or not 0 < self.keep < 1 or self.ridge <= 0:
             raise UserError(
                 f"{self}: samples and grid >= 2, block >= 1, 0 < keep < 1, ridge > 0 are possible"
@@ -45,6 +47,7 @@ class SampledMasks:
 
     def steps(self, problem: Problem) -> Generator[Step]:
         share = Share.of(problem)
+        share.warn(problem)
         generator = torch.Generator().manual_seed(self.seed)
         shown, kept = torch.empty(0), torch.empty(0)
         total = math.ceil(self.samples / self.block)

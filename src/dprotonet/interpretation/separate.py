@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dprotonet.errors import UserError
 from dprotonet.interpretation.masks import MaskStack
 from dprotonet.interpretation.problem import Problem
 from dprotonet.interpretation.step import Step
@@ -34,6 +35,12 @@ class SeparateMasks:
     rate: float = 0.01
     probability: bool = False  # watch a class at its logit
 
+    def __post_init__(self) -> None:
+        if not self.sizes or min(self.sizes) < 1 or len(set(self.sizes)) < len(self.sizes):
+            raise UserError(f"{self}: sizes >= 1, no two alike, are possible")
+        if self.iterations < 1 or self.rate <= 0 or not 0 <= self.start <= 1:
+            raise UserError(f"{self}: iterations >= 1, rate > 0 and 0 <= start <= 1 are possible")
+
     @property
     def passes(self) -> int:
         """Forward and backward passes of masked images, each."""
@@ -42,7 +49,7 @@ class SeparateMasks:
     def steps(self, problem: Problem) -> Generator[Step]:
         stack = MaskStack.constant(self.sizes, problem.count, self.start, problem.images.device)
         adam = torch.optim.Adam(stack.parameters, lr=self.rate)
-        wanted = problem.wanted()
+        wanted = problem.wanted
         for number in range(1, self.iterations + 1):
             loss = self._descend(problem, stack, adam, wanted)
             yield Step(number, self.iterations, loss, stack.detached(), self._summed(problem, stack))

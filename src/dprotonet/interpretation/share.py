@@ -15,6 +15,7 @@ from dprotonet.interpretation.problem import Problem
 logger = logging.getLogger(__name__)
 
 _NOTHING = 1e-6  # a smaller difference between image and blank, relative to the activations, is rounding
+_SMALLEST = 1e-18  # difference whose square is still a float32
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,22 @@ class Share:
 
     @classmethod
     def of(cls, problem: Problem) -> "Share":
-        """Measured on the images and on blank ones; says which images the node does not depend on."""
-        wanted, blank = problem.wanted(), problem.activations(torch.zeros_like(problem.images))
+        """Measured on the images and on blank ones."""
+        wanted, blank = problem.wanted, problem.blank
         gap = wanted - blank
         size = torch.maximum(wanted.abs().amax(dim=1), blank.abs().amax(dim=1))
-        dead = gap.abs().amax(dim=1) <= _NOTHING * size.clamp_min(torch.finfo(size.dtype).tiny)
-        for row in dead.nonzero().flatten().tolist():
+        dead = gap.abs().amax(dim=1) <= (_NOTHING * size).clamp_min(_SMALLEST)
+        scale = gap.squeeze(1) if gap.shape[1] == 1 else gap.square().sum(dim=1)
+        return cls(wanted, blank, torch.where(dead, 0.0, 1 / scale.where(~dead, torch.ones_like(scale))))
+
+    def warn(self, problem: Problem) -> None:
+        """Say which images the node does not depend on."""
+        for row in (self.scale == 0).nonzero().flatten().tolist():
             logger.warning(
                 "%s is as active on a blank image as on image %d: there is nothing to explain",
                 problem.node.name(row),
                 row,
             )
-        scale = gap.squeeze(1) if gap.shape[1] == 1 else gap.square().sum(dim=1)
-        return cls(wanted, blank, torch.where(dead, 0.0, 1 / scale.where(~dead, torch.ones_like(scale))))
 
     def __call__(self, activation: Tensor, rows: Tensor) -> Tensor:
         if activation.shape[1] == 1:

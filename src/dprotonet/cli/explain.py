@@ -1,0 +1,100 @@
+"""`dprotonet explain`: where the prototypes that decided are, in the image and in their training images."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.cli.images import check_out, complain_if_none, readable
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.model import Model
+
+Preset = Literal["fast", "best", "paper", "sampled"]
+_TOGETHER = 10  # images explained before the first are saved
+
+
+@dataclass(frozen=True)
+class ExplainArguments:
+    """Heatmaps of the prototypes that decided, as a sheet for every image, with all maps and numbers."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Image files."""
+    out: Path
+    """Folder for the results, a subfolder for every image."""
+    top: int = 3
+    """How many prototypes to explain for each image; the rest is summed up."""
+    preset: Preset = "fast"
+    """How the decoder learns its masks; sampled needs no gradients, paper is the paper's own and slow."""
+    iterations: int | None = None
+    """Steps of the decoder (default: the preset's)."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(ExplainArguments, words, command="explain")
+    if not arguments.images:
+        raise UserError("no image given; usage: dprotonet explain RUN IMAGE… --out DIR")
+    if arguments.top < 1:
+        raise UserError(f"--top is {arguments.top}; it must be at least 1")
+    check_out(arguments.out)
+    from dprotonet.experiment.model import Model
+
+    model = Model.load(arguments.run, device=arguments.device)
+    good, skipped = readable(arguments.images, model.pixels)
+    found = _explained(model, good, arguments)
+    if arguments.json:
+        json.dump({"explanations": found, "skipped": skipped}, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        _show(found)
+    complain_if_none(found, skipped)
+
+
+def chosen_preset(name: str, iterations: int | None) -> Any:
+    """The preset's name, or with other iterations a preset of one's own."""
+    from dprotonet.interpretation.mdm import preset
+
+    return name if iterations is None else preset(name, iterations=iterations)
+
+
+def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArguments) -> list[dict[str, Any]]:
+    """What is saved of every image, a few images at a time."""
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.explain import Explaining
+    from dprotonet.experiment.explanation_files import folder_for, save_explained
+
+    preset = chosen_preset(arguments.preset, arguments.iterations)
+    found: list[dict[str, Any]] = []
+    with Reporter(stderr_console()) as reporter:
+
+        def advance(now: Explaining) -> None:
+            reporter.advance(f"explaining {now.what}", now.done, now.total)
+
+        for start in range(0, len(images), _TOGETHER):
+            block = images[start : start + _TOGETHER]
+            for image, item in zip(
+                block, model.explain(block, top=arguments.top, preset=preset, on_step=advance), strict=True
+            ):
+                folder = folder_for(arguments.out, len(found), image.name)
+                found.append(save_explained(item, folder, title=image.name))
+    return found
+
+
+def _show(found: Sequence[dict[str, Any]]) -> None:
+    for item in found:
+        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}), because it looks like")
+        for row in item["rows"]:
+            print(f"  {row['class_name']} #{row['prototype']} of {row['source']}: {row['contribution']:+.3f}")
+        print(f"  sheet: {Path(item['folder'], item['sheet'])}")

@@ -1,0 +1,124 @@
+"""`dprotonet saliency`: where any classifier looks, a timm model or a trained DProtoNet."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.cli.explain import Preset, chosen_preset
+from dprotonet.cli.images import check_out, complain_if_none, readable
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.classifier import Classifier
+    from dprotonet.experiment.saliency import Saliency
+
+Method = Literal["mdm", "gradcam", "gradcam++", "scorecam", "ablationcam"]
+_ON_A_SHEET = 24  # images
+
+
+@dataclass(frozen=True)
+class SaliencyArguments:
+    """A heatmap of each image for one class: dprotonet saliency --model timm:NAME IMAGE… --out DIR."""
+
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Image files; without --model, a run folder before them."""
+    out: Path
+    """Folder for the results, a subfolder for every image and one sheet of all."""
+    model: str | None = None
+    """timm:NAME[:WEIGHTS], where WEIGHTS is imagenet (default), packaged, none or a file; or a run folder."""
+    method: Method = "mdm"
+    """The decoder, or one of its rivals."""
+    preset: Preset = "fast"
+    """How mdm learns its masks; sampled needs no gradients, paper is the paper's own and slow."""
+    iterations: int | None = None
+    """Steps of mdm (default: the preset's)."""
+    target: str | None = None
+    """The class to explain, a number or a name (default: the predicted one)."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(SaliencyArguments, words, command="saliency")
+    name, images = _model_and_images(arguments)
+    check_out(arguments.out)
+    from dprotonet.experiment.classifier import Classifier
+    from dprotonet.experiment.image_like import square
+
+    classifier = Classifier.open(name, device=arguments.device)
+    good, skipped = readable(images, lambda path: square(path, size=classifier.size))
+    found = _explained(classifier, good, arguments)
+    content = _saved(found, arguments, name)
+    if arguments.json:
+        json.dump({**content, "skipped": skipped}, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        _show(content)
+    complain_if_none(found, skipped)
+
+
+def _model_and_images(arguments: SaliencyArguments) -> tuple[str, Sequence[Path]]:
+    """The network is --model, or the run folder that stands before the images."""
+    if arguments.model is not None:
+        name, images = arguments.model, arguments.images
+    elif arguments.images and arguments.images[0].is_dir():
+        name, images = str(arguments.images[0]), arguments.images[1:]
+    else:
+        raise UserError("which network? give --model timm:NAME[:WEIGHTS], or a run folder before the images")
+    if not images:
+        raise UserError("no image given; usage: dprotonet saliency --model timm:NAME IMAGE… --out DIR")
+    return name, images
+
+
+def _explained(
+    classifier: "Classifier", images: Sequence[Path], arguments: SaliencyArguments
+) -> list["Saliency"]:
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.saliency import saliency
+
+    with Reporter(stderr_console()) as reporter:
+        return saliency(
+            classifier,
+            images,
+            method=arguments.method,
+            preset=chosen_preset(arguments.preset, arguments.iterations),
+            target=arguments.target,
+            on_progress=lambda done, total: reporter.advance(
+                f"explaining by {arguments.method}", done, total
+            ),
+        )
+
+
+def _saved(found: Sequence["Saliency"], arguments: SaliencyArguments, model: str) -> dict[str, Any]:
+    """A folder for every image and a sheet of all; what there is to say about them."""
+    from dprotonet.experiment.explanation_files import folder_for, save_saliency
+    from dprotonet.experiment.pictures import save_picture
+    from dprotonet.experiment.saliency import saliency_picture
+
+    saved = [
+        save_saliency(
+            item, folder_for(arguments.out, number, item.name), model=model, method=arguments.method
+        )
+        for number, item in enumerate(found)
+    ]
+    sheets = []
+    for start in range(0, len(found), _ON_A_SHEET):
+        path = arguments.out / (f"sheet-{start // _ON_A_SHEET + 1}.png" if start else "sheet.png")
+        save_picture(saliency_picture(found[start : start + _ON_A_SHEET]), path)
+        sheets.append(str(path))
+    return {"explanations": saved, "sheets": sheets}
+
+
+def _show(content: dict[str, Any]) -> None:
+    for item in content["explanations"]:
+        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}): {item['folder']}")
+    for sheet in content["sheets"]:
+        print(f"sheet: {sheet}")

@@ -1,0 +1,105 @@
+"""Explanations as files: maps as .npy, pictures as .png, everything else in explanation.json."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from dprotonet.experiment.explain import ExplainedPrediction, ExplainedRow
+from dprotonet.experiment.pictures import save_picture
+from dprotonet.experiment.saliency import Saliency
+from dprotonet.figures import heatmap_blend, masked_image, overlay, picture
+from dprotonet.files import whole, write_text
+from dprotonet.interpretation.base import Explanation
+
+RESULT = "explanation.json"
+
+
+def folder_for(out: Path, number: int, name: str) -> Path:
+    """A folder of its own for every image; the number keeps images of one name apart."""
+    return out / f"{number:04d}-{Path(name).stem or 'image'}"
+
+
+def save_explained(explained: ExplainedPrediction, folder: Path, *, title: str = "") -> dict[str, Any]:
+    """A sheet for people and for every row its maps and overlays; what explanation.json says."""
+    save_picture(explained.picture(title), folder / "sheet.png")
+    content = {
+        **{key: value for key, value in asdict(explained.prediction).items() if key != "evidence"},
+        "rows": [_save_row(explained, row, place, folder) for place, row in enumerate(explained.rows, 1)],
+        "rest": explained.rest,
+        "size": list(explained.image.shape[-2:]),
+        **_facts(explained.rows[0].input),
+        "sheet": "sheet.png",
+    }
+    return _written(content, folder)
+
+
+def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> dict[str, Any]:
+    """heatmap.npy, raw.npy and the pictures of one image; what explanation.json says."""
+    content = {
+        "name": item.name,
+        "model": model,
+        "method": method,
+        "label": item.label,
+        "class_name": item.class_name,
+        "probability": item.probability,
+        "likely": [{"class_name": name, "probability": share} for name, share in item.likely],
+        "node": item.explanation.node,
+        "size": list(item.explanation.heatmap.shape),
+        "box": item.explanation.box()._asdict(),
+        "passes": item.explanation.passes._asdict(),
+        **_facts(item.explanation),
+        "files": _save_maps(folder, item.explanation, raw=True)
+        | _save_pictures(folder, item.picture, item.heatmap),
+    }
+    return _written(content, folder)
+
+
+def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, folder: Path) -> dict[str, Any]:
+    stem = f"{place}-prototype-{row.item.prototype:04d}"
+    image, source = f"{stem}-image-", f"{stem}-source-"
+    return {
+        **asdict(row.item),
+        "box": row.input.box()._asdict(),
+        "source_box": row.source.box()._asdict(),
+        "passes": row.input.passes._asdict(),
+        "source_passes": row.source.passes._asdict(),
+        "files": _save_maps(folder, row.input, raw=True, stem=image)
+        | _save_pictures(folder, explained.image, row.input.heatmap, stem=image),
+        "source_files": _save_maps(folder, row.source, raw=False, stem=source)
+        | _save_pictures(folder, row.source_image, row.source.heatmap, stem=source),
+    }
+
+
+def _save_maps(folder: Path, explanation: Explanation, *, raw: bool, stem: str = "") -> dict[str, str]:
+    maps = {"heatmap": explanation.heatmap} | ({"raw": explanation.raw} if raw else {})
+    for kind, values in maps.items():
+        with whole(folder / f"{stem}{kind}.npy") as temporary, temporary.open("wb") as file:
+            np.save(file, values.cpu().numpy())
+    return {kind: f"{stem}{kind}.npy" for kind in maps}
+
+
+def _save_pictures(folder: Path, image: Tensor, heatmap: Tensor, *, stem: str = "") -> dict[str, str]:
+    """The sheet's overlay, and the paper's two pictures: Eq. (18) and Eq. (19)."""
+    heat = heatmap.cpu()
+    pictures: Mapping[str, Tensor] = {
+        "overlay": overlay(image, heat),
+        "blend": heatmap_blend(image, heat),
+        "masked": masked_image(image, heat),
+    }
+    for kind, pixels in pictures.items():
+        save_picture(picture(pixels), folder / f"{stem}{kind}.png")
+    return {kind: f"{stem}{kind}.png" for kind in pictures}
+
+
+def _facts(explanation: Explanation) -> dict[str, Any]:
+    return dict(explanation.facts)
+
+
+def _written(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    write_text(folder / RESULT, json.dumps(content, ensure_ascii=False, indent=1))
+    return {"folder": str(folder), **content}

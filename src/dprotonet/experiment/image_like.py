@@ -1,0 +1,50 @@
+"""An image however a user has it: a path, a PIL image or a uint8 tensor."""
+
+from collections.abc import Sequence
+from os import PathLike
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.data.image import image_from_pil, picture_from_pil, read_image, read_picture
+from dprotonet.errors import UserError
+
+ImageLike = str | PathLike[str] | Image.Image | Tensor
+
+
+def square(image: ImageLike, *, size: int) -> Tensor:
+    """As the network sees it, squashed to the square: uint8 (3, size, size)."""
+    if isinstance(image, str | PathLike):
+        return read_image(image, size=size)
+    return image_from_pil(_picture(image), size=size)
+
+
+def picture(image: ImageLike, *, longest: int) -> Tensor:
+    """As people want to see it, with its proportions: uint8 (3, H, W), no edge longer than `longest`."""
+    if isinstance(image, str | PathLike):
+        return read_picture(image, longest=longest)
+    return picture_from_pil(_picture(image), longest=longest)
+
+
+def several(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:
+    """One image or many, as a list."""
+    alone = isinstance(images, str | PathLike | Image.Image) or (
+        isinstance(images, Tensor) and images.ndim == 3
+    )
+    return [images] if alone else list(images)  # type: ignore[list-item, arg-type]
+
+
+def name_of(image: ImageLike) -> str:
+    """The path, if it has one."""
+    return str(image) if isinstance(image, str | PathLike) else ""
+
+
+def _picture(image: object) -> Image.Image:
+    if isinstance(image, Image.Image):
+        return image
+    if not isinstance(image, Tensor):
+        raise UserError(f"an image is a path, a PIL image or a uint8 tensor, not a {type(image).__name__}")
+    if image.dtype != torch.uint8 or image.ndim != 3 or image.shape[0] != 3 or not image.numel():
+        raise UserError(f"a tensor image must be uint8 (3, H, W), not {image.dtype} {tuple(image.shape)}")
+    return Image.fromarray(image.permute(1, 2, 0).contiguous().cpu().numpy())

@@ -1,0 +1,155 @@
+"""Where any classifier looks: one heatmap an image, by the MDM decoder or by one of its rivals."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.errors import UserError
+from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.image_like import ImageLike, name_of, picture, several
+from dprotonet.figures import saliency_sheet
+from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.cam import CAM
+from dprotonet.interpretation.cam import METHODS as RIVALS
+from dprotonet.interpretation.mdm import MDM, Preset
+from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.step import Step
+from dprotonet.ops import upsample
+
+METHODS = ("mdm", *RIVALS)
+_BLOCK = 16  # images explained at a time: bounds the memory
+_LONGEST = 640  # edge of a picture for people
+_LIKELY = 3  # classes named with every image
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Saliency:
+    """Why one image was given the class `label`, or might be; `picture` has the image's own proportions."""
+
+    name: str
+    picture: Tensor  # (3, H, W) uint8
+    label: int
+    class_name: str
+    probability: float
+    likely: tuple[tuple[str, float], ...]  # the likeliest classes
+    explanation: Explanation  # at the size that the network wants
+
+    @property
+    def heatmap(self) -> Tensor:
+        """The heatmap at the size of the picture, (H, W) in [0, 1]."""
+        height, width = self.picture.shape[-2:]
+        return upsample(self.explanation.heatmap.cpu(), (height, width)).clamp(0, 1)
+
+
+def saliency(
+    classifier: Classifier,
+    images: ImageLike | Sequence[ImageLike],
+    *,
+    method: str = "mdm",
+    preset: str | Preset = "fast",
+    target: str | int | None = None,
+    on_progress: Progress | None = None,
+) -> list[Saliency]:
+    """The heatmap of each image for the class `target`, by default the one that was predicted."""
+    if method not in METHODS:
+        raise UserError(f"unknown method '{method}'; known: {', '.join(METHODS)}")
+    label = None if target is None else classifier.label(target)
+    asked, found = several(images), []
+    for start in range(0, len(asked), _BLOCK):
+        block = asked[start : start + _BLOCK]
+        meter = _Meter(start, len(block), len(asked), on_progress)
+        inputs = classifier.inputs(block)
+        probabilities = _probabilities(classifier, inputs)
+        labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
+        explanations = _explained(classifier, inputs, labels, method=method, preset=preset, meter=meter)
+        rows = zip(block, labels.tolist(), probabilities, explanations, strict=True)
+        found += [_saliency(classifier, *row) for row in rows]
+    return found
+
+
+def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
+    """All images on one sheet, each beside its heatmap."""
+    return saliency_sheet(
+        [item.picture for item in found],
+        [item.heatmap for item in found],
+        titles=[_short(item.class_name) for item in found],
+        captions=[_caption(item) for item in found],
+    )
+
+
+def _explained(
+    classifier: Classifier,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    method: str,
+    preset: str | Preset,
+    meter: "_Meter",
+) -> list[Explanation]:
+    if method == "mdm":
+        decoder = MDM(classifier.module, preset=preset)
+        node = ClassNode(classifier.module, labels, probability=decoder.preset.probability)
+        return decoder.explain(inputs, node, on_step=meter.step)
+    found = CAM(classifier.module, method).explain(inputs, ClassNode(classifier.module, labels))
+    meter.finish()
+    return found
+
+
+@torch.no_grad()
+def _probabilities(classifier: Classifier, inputs: Tensor) -> Tensor:
+    logits: Tensor = classifier.module(inputs)
+    return logits.double().softmax(dim=1).cpu()
+
+
+def _saliency(
+    classifier: Classifier, image: ImageLike, label: int, probabilities: Tensor, explanation: Explanation
+) -> Saliency:
+    order = probabilities.argsort(descending=True)[:_LIKELY].tolist()
+    return Saliency(
+        name=name_of(image),
+        picture=picture(image, longest=_LONGEST),
+        label=label,
+        class_name=classifier.classes[label],
+        probability=float(probabilities[label]),
+        likely=tuple((classifier.classes[index], float(probabilities[index])) for index in order),
+        explanation=explanation,
+    )
+
+
+def _caption(item: Saliency) -> str:
+    (likeliest, sure), *_ = item.likely
+    lines = [f"predicted with {item.probability:.1%}", Path(item.name).name]
+    if likeliest != item.class_name:
+        lines[0] = f"asked for; the network gives it {item.probability:.1%}"
+        lines.insert(1, f"predicted: {_short(likeliest)} ({sure:.1%})")
+    return "\n".join(line for line in lines if line)
+
+
+def _short(class_name: str) -> str:
+    """The first of the names that ImageNet has for a class."""
+    return class_name.split(",")[0]
+
+
+@dataclass(frozen=True)
+class _Meter:
+    """Progress in images, in parts of an image while a block of them is under way."""
+
+    before: int
+    count: int
+    total: int
+    on_progress: Progress | None
+
+    def step(self, step: Step) -> None:
+        if self.on_progress is not None:
+            done = self.before * step.total + self.count * step.number
+            self.on_progress(done, self.total * step.total)
+
+    def finish(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.before + self.count, self.total)

@@ -1,0 +1,336 @@
+"""What every explainer promises: a map in [0, 1], the same alone as in a batch, and the model untouched."""
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.mdm import MDM, preset
+from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.step import Step
+
+CLASSES, COUNT, SIZE = 5, 3, (32, 40)
+LABELS = [4, 0, 2]
+TOLERANCE = 1e-4
+PRESETS = {
+    "paper": preset("paper", iterations=6, sizes=(4, 7), sparsity=1.0),
+    "fast": preset("fast", iterations=6, sizes=(5, 6)),
+    "best": preset("best", iterations=9),
+    "sampled": preset("sampled", samples=40, block=15, sizes=(4, 6)),
+}
+NAMES = [*PRESETS, *METHODS]
+MASKED = list(PRESETS)
+
+
+class Net(nn.Module):
+    """All that behaves otherwise in training: BatchNorm, dropout, an activation in place."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = nn.Sequential(
+            nn.Conv2d(channels, 8, 3, stride=2, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(8, 12, 3, stride=2, padding=1),
+            nn.BatchNorm2d(12),
+            nn.ReLU(inplace=True),
+        )
+        self.dropout = nn.Dropout(0.5)
+        self.head = nn.Linear(12, CLASSES)
+        for module in self.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean = torch.randn(module.num_features) / 4
+                module.running_var = torch.rand(module.num_features) / 4 + 0.1
+        self.eval()
+
+    def forward(self, images: Tensor) -> Tensor:
+        pooled = self.features(images).mean(dim=(2, 3))
+        return 5 * self.head(self.dropout(pooled))
+
+
+Explain = Callable[..., list[Explanation]]
+
+
+def explainer(name: str, model: nn.Module, batch: int = 32) -> Explain:
+    if name in PRESETS:
+        return MDM(model, preset=PRESETS[name], internal_batch_size=batch).explain
+    return CAM(model, name, batch=batch).explain
+
+
+def node(model: nn.Module, labels: list[int] = LABELS) -> ClassNode:
+    return ClassNode(model, labels, probability=False)
+
+
+def images(count: int = COUNT, channels: int = 3, size: tuple[int, int] = SIZE) -> Tensor:
+    return torch.randn(count, channels, *size, generator=torch.Generator().manual_seed(1))
+
+
+def heatmaps(found: list[Explanation]) -> Tensor:
+    return torch.stack([item.heatmap for item in found])
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    wanted: str = request.param
+    return wanted
+
+
+@pytest.fixture
+def model() -> Net:
+    return Net()
+
+
+# ── the map ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("channels", "size"), [(3, (32, 32)), (3, (24, 48)), (3, (45, 32)), (1, (32, 32))])
+def test_a_heatmap_has_the_images_size_and_fills_the_unit_interval(
+    name: str, channels: int, size: tuple[int, int]
+) -> None:
+    model = Net(channels)
+    found = explainer(name, model)(images(2, channels, size), node(model, [0, 3]))
+    assert len(found) == 2
+    for item in found:
+        assert item.heatmap.shape == item.raw.shape == size
+        assert item.heatmap.dtype == torch.float32
+        assert item.heatmap.min() == 0
+        assert item.heatmap.max() == pytest.approx(1)
+        assert torch.isfinite(item.raw).all()
+        assert not item.heatmap.requires_grad
+        assert not item.raw.requires_grad
+
+
+def test_the_hot_places_of_the_raw_map_are_those_of_the_heatmap(name: str, model: Net) -> None:
+    for item in explainer(name, model)(images(), node(model)):
+        kept = item.heatmap.flatten() > 0
+        order = item.raw.flatten()[kept].argsort(stable=True)
+        assert (item.heatmap.flatten()[kept][order].diff() >= -1e-6).all()
+
+
+def test_the_network_was_asked_and_the_passes_say_so(name: str, model: Net) -> None:
+    seen = 0
+
+    def count(_module: nn.Module, inputs: tuple[Tensor]) -> None:
+        nonlocal seen
+        seen += len(inputs[0])
+
+    handle = model.head.register_forward_pre_hook(count)
+    found = explainer(name, model)(images(), node(model))
+    handle.remove()
+    looks_for_a_layer = name in METHODS  # on the first image, which is not counted
+    assert found[0].passes.forward * COUNT == seen - looks_for_a_layer
+    assert (found[0].passes.backward > 0) == (name in ("paper", "fast", "best", "gradcam", "gradcam++"))
+
+
+def test_without_a_node_the_predicted_class_is_explained(name: str, model: Net) -> None:
+    predicted = model(images()).argmax(dim=1).tolist()
+    assert predicted != LABELS
+    found = explainer(name, model)(images())
+    assert [item.node.split()[-1] for item in found] == [str(label) for label in predicted]
+
+
+def test_another_class_has_another_map(name: str, model: Net) -> None:
+    first, second = (
+        heatmaps(explainer(name, model)(images(), node(model, [label] * COUNT))) for label in (0, 1)
+    )
+    assert (first - second).abs().max() > 10 * TOLERANCE
+
+
+# ── the same for the same ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_same_call_gives_the_same_bytes(name: str, model: Net) -> None:
+    first = heatmaps(explainer(name, model)(images(), node(model)))
+    torch.rand(7)
+    assert torch.equal(heatmaps(explainer(name, model)(images(), node(model))), first)
+
+
+def test_nothing_is_drawn_from_the_global_generator(name: str, model: Net) -> None:
+    before = torch.get_rng_state()
+    explainer(name, model)(images(), node(model))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_many_images_are_explained_like_one(name: str, model: Net) -> None:
+    many = heatmaps(explainer(name, model)(images(), node(model)))
+    for row, label in enumerate(LABELS):
+        one = heatmaps(explainer(name, model)(images()[row : row + 1], node(model, [label])))
+        assert (one[0] - many[row]).abs().max() <= TOLERANCE
+
+
+@pytest.mark.parametrize("batch", [1, 4, 7])
+def test_the_batch_size_inside_changes_nothing(name: str, model: Net, batch: int) -> None:
+    usual = heatmaps(explainer(name, model)(images(), node(model)))
+    other = heatmaps(explainer(name, model, batch)(images(), node(model)))
+    assert (usual - other).abs().max() <= TOLERANCE
+
+
+def test_a_model_in_training_gives_the_map_of_one_at_rest(name: str, model: Net) -> None:
+    rested = heatmaps(explainer(name, model)(images()))
+    assert torch.equal(heatmaps(explainer(name, model.train())(images())), rested)
+    assert model.training
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_callers_without_gradients_are_served_too(name: str, model: Net, mode: Callable[[], Any]) -> None:
+    usual = heatmaps(explainer(name, model)(images()))
+    with mode():
+        assert torch.equal(heatmaps(explainer(name, model)(images())), usual)
+        assert not torch.is_grad_enabled()
+
+
+def test_the_images_are_left_alone(name: str, model: Net) -> None:
+    given = images().requires_grad_()
+    explainer(name, model)(given, node(model))
+    assert torch.equal(given.detach(), images())
+    assert given.grad is None
+    assert given.requires_grad
+
+
+# ── the model comes back as it was ───────────────────────────────────────────────────────────────────
+
+_GLOBAL = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+@dataclass
+class State:
+    """All of a model that an explainer could have touched."""
+
+    modules: list[int]
+    training: list[bool]
+    hooks: list[tuple[int, ...]]
+    everywhere: list[int]
+    wanted: list[bool]
+    gradients: list[Tensor | None]
+    values: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "State":
+        module = torch.nn.modules.module
+        return cls(
+            [id(item) for item in model.modules()],
+            [item.training for item in model.modules()],
+            [tuple(len(getattr(item, hooks)) for hooks in _HOOKS) for item in model.modules()],
+            [len(getattr(module, hooks)) for hooks in _GLOBAL],
+            [item.requires_grad for item in model.parameters()],
+            [None if item.grad is None else item.grad.clone() for item in model.parameters()],
+            {key: value.clone() for key, value in model.state_dict().items()},
+        )
+
+    def assert_same(self, model: nn.Module) -> None:
+        now = State.of(model)
+        for key in ("modules", "training", "hooks", "everywhere", "wanted"):
+            assert getattr(now, key) == getattr(self, key), key
+        for before, after in zip(self.gradients, now.gradients, strict=True):
+            assert (before is None) == (after is None)
+            assert before is None or after is None or torch.equal(before, after)
+        assert now.values.keys() == self.values.keys()
+        assert all(torch.equal(now.values[key], value) for key, value in self.values.items())
+
+
+def used(model: Net) -> Net:
+    """As in the middle of a training: mixed modes, a frozen layer, gradients of some parameters."""
+    model.train()
+    model.features[1].eval()
+    model.features[0].requires_grad_(False)
+    model.head.weight.grad = torch.full_like(model.head.weight, 0.25)
+    return model
+
+
+def test_the_model_comes_back_untouched(name: str, model: Net) -> None:
+    before = State.of(used(model))
+    explainer(name, model)(images(), node(model))
+    before.assert_same(model)
+
+
+def test_also_when_the_class_is_predicted(name: str, model: Net) -> None:
+    before = State.of(used(model))
+    explainer(name, model)(images())
+    before.assert_same(model)
+
+
+class Interrupting:
+    """A hook that lets some images pass and then behaves like Ctrl-C."""
+
+    def __init__(self, passes: int) -> None:
+        self.passes = passes
+
+    def __call__(self, *_arguments: object) -> None:
+        self.passes -= 1
+        if self.passes < 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("passes", [0, 1, 2, 3])
+def test_also_after_an_interruption_in_the_network(name: str, model: Net, passes: int) -> None:
+    model.head.register_forward_hook(Interrupting(passes))
+    before = State.of(used(model))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        explainer(name, model, batch=2)(images(), node(model))
+    before.assert_same(model)
+    assert caught.tb is not None  # which keeps everything alive that was not closed
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_also_after_an_exception_in_on_step(name: str, model: Net) -> None:
+    def fail(step: Step) -> None:
+        if step.number == 2:
+            raise RuntimeError("enough")
+
+    before = State.of(used(model))
+    with pytest.raises(RuntimeError, match="enough") as caught:
+        MDM(model, preset=PRESETS[name]).explain(images(), node(model), on_step=fail)
+    before.assert_same(model)
+    assert caught.tb is not None  # which keeps everything alive that was not closed
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_also_when_the_steps_are_abandoned(name: str, model: Net) -> None:
+    decoder, before = MDM(model, preset=PRESETS[name]), State.of(used(model))
+    steps = decoder.steps(decoder.problem(images(), node(model)))
+    next(steps)
+    assert not any(item.training for item in model.modules())
+    del steps
+    gc.collect()
+    before.assert_same(model)
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_abandoned_steps_leave_the_callers_gradient_mode_alone(name: str, model: Net) -> None:
+    decoder = MDM(model, preset=PRESETS[name])
+    steps = decoder.steps(decoder.problem(images(), node(model)))
+    with torch.no_grad():
+        next(steps)
+        assert not torch.is_grad_enabled()
+    steps.close()
+    assert torch.is_grad_enabled()
+
+
+class Sparse(nn.Module):
+    """Few places of its only map are active, and of a faint image hardly any."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.head = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 6, 1), nn.Linear(6, 3)
+
+    def forward(self, images: Tensor) -> Tensor:
+        active = (self.second(self.first(images).relu()) - 0.4).relu()
+        return 5 * self.head(active.mean(dim=(2, 3)))
+
+
+def test_a_batch_does_not_choose_the_first_guess_of_its_images() -> None:
+    model, levels = Sparse().eval(), torch.tensor([0.5, 1.0, 3.0]).reshape(3, 1, 1, 1)
+    given = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(1)) * levels
+    many = heatmaps(explainer("fast", model)(given, node(model, [0] * 3)))
+    for row in range(3):
+        one = heatmaps(explainer("fast", model)(given[row : row + 1], node(model, [0])))
+        assert (one[0] - many[row]).abs().max() <= TOLERANCE

@@ -1,0 +1,142 @@
+"""Heatmaps for classes of any classifier: which network, which class, which method."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import dprotonet as dp
+from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.saliency import METHODS, saliency, saliency_picture
+from dprotonet.interpretation import cam
+
+QUICK = dp.preset("fast", iterations=2, zoom=1.0)
+SIZES = {"wide": (60, 30), "tall": (20, 50), "large": (1500, 700)}
+
+
+@pytest.fixture(scope="module")
+def network() -> Classifier:
+    torch.manual_seed(0)
+    return Classifier.open("timm:test_resnet:none")
+
+
+@pytest.fixture(scope="module")
+def trained(run_folder: Path) -> Classifier:
+    return Classifier.open(run_folder)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    paths = [tmp_path_factory.mktemp("images") / f"{name}.png" for name in SIZES]
+    for path, size in zip(paths, SIZES.values(), strict=True):
+        Image.radial_gradient("L").resize(size).convert("RGB").save(path)
+    return paths
+
+
+def test_a_timm_network_brings_its_own_settings(network: Classifier) -> None:
+    assert len(network.classes) == 1000
+    assert network.classes[0] == "tench, Tinca tinca"
+    pixels = torch.full((3, 9, 9), 255, dtype=torch.uint8)
+    inputs = network.inputs([pixels])
+    assert inputs.shape == (1, 3, network.size, network.size)
+    expected = [
+        (1 - mean) / std for mean, std in zip(network.normalise.mean, network.normalise.std, strict=True)
+    ]
+    assert inputs[0, :, 0, 0].tolist() == pytest.approx(expected)
+
+
+def test_a_run_is_a_classifier_too(trained: Classifier, run_folder: Path) -> None:
+    model = dp.load(run_folder)
+    assert trained.classes == model.classes
+    image = torch.full((3, 64, 64), 90, dtype=torch.uint8)
+    (found,) = saliency(trained, image, preset=QUICK)
+    prediction = model.predict(image)
+    assert (found.class_name, found.label) == (prediction.class_name, prediction.label)
+    assert found.probability == pytest.approx(prediction.probability, abs=1e-5)
+    assert found.likely[0][0] == prediction.class_name
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_explains_both_kinds(method: str, trained: Classifier, images: list[Path]) -> None:
+    small = Classifier.open("timm:test_efficientnet:none")
+    for classifier in (small, trained):
+        found = saliency(classifier, images[:2], method=method, preset=QUICK)
+        for item in found:
+            assert item.explanation.heatmap.shape == (classifier.size, classifier.size)
+            assert 0 <= float(item.heatmap.min()) <= float(item.heatmap.max()) <= 1
+            assert item.explanation.facts["preset"] == ("custom" if method == "mdm" else method)
+
+
+def test_pictures_keep_their_proportions(network: Classifier, images: list[Path]) -> None:
+    found = saliency(network, images, preset=QUICK)
+    assert [item.picture.shape[1:] for item in found] == [(30, 60), (50, 20), (299, 640)]
+    assert [item.heatmap.shape for item in found] == [item.picture.shape[1:] for item in found]
+    assert saliency_picture(found).height > 500
+
+
+@pytest.mark.parametrize("target", [7, "7", "cock"])
+def test_the_class_can_be_chosen(network: Classifier, images: list[Path], target: str | int) -> None:
+    (found,) = saliency(network, images[0], preset=QUICK, target=target)
+    assert (found.label, found.class_name) == (7, "cock")
+    assert found.probability <= found.likely[0][1]
+
+
+@pytest.mark.parametrize("target", [1000, "1000", -1, "-1", "unicorn"])
+def test_a_class_that_is_not_there(network: Classifier, images: list[Path], target: str | int) -> None:
+    with pytest.raises(dp.UserError, match=f"has no class '?{target}"):
+        saliency(network, images, target=target)
+
+
+def test_progress_goes_to_the_end(
+    network: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dprotonet.experiment.saliency._BLOCK", 2)
+    for method in ("mdm", "gradcam"):
+        seen: list[tuple[int, int]] = []
+        saliency(
+            network,
+            images,
+            method=method,
+            preset=QUICK,
+            on_progress=lambda done, total, seen=seen: seen.append((done, total)),  # type: ignore[misc]
+        )
+        assert seen == sorted(seen)
+        assert seen[-1][0] == seen[-1][1]
+
+
+def test_blocks_do_not_matter(
+    network: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = saliency(network, images, preset=QUICK)
+    monkeypatch.setattr("dprotonet.experiment.saliency._BLOCK", 1)
+    for one, other in zip(together, saliency(network, images, preset=QUICK), strict=True):
+        assert torch.allclose(one.explanation.heatmap, other.explanation.heatmap, atol=0.02)
+    assert saliency(network, []) == []
+
+
+def test_mistakes(network: Classifier, images: list[Path], tmp_path: Path) -> None:
+    for name, message in [
+        (tmp_path / "nowhere", "not a run folder"),
+        ("resnet18", "write timm:NAME"),
+        ("timm:resnet51", "resnet50"),
+        ("timm:resnet18:packaged", "packaged weights exist for"),
+        (tmp_path, "config.toml"),
+    ]:
+        with pytest.raises(dp.UserError, match=message):
+            Classifier.open(name)
+    with pytest.raises(dp.UserError, match="unknown method 'lime'; known: mdm, gradcam"):
+        saliency(network, images, method="lime")
+    with pytest.raises(dp.UserError, match="unknown preset"):
+        saliency(network, images, preset="slow")
+
+
+def test_a_rival_without_its_package(
+    network: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(cam, "import_guarded", absent)
+    with pytest.raises(dp.UserError, match=r"pip install 'dprotonet\[cam\]'"):
+        saliency(network, images, method="gradcam")

@@ -1,0 +1,542 @@
+"""The three ways into MDM, what an explanation holds, presets, precisions, and networks of all kinds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from dprotonet.compat import import_guarded
+from dprotonet.errors import UserError
+from dprotonet.interpretation.base import Explanation, Passes
+from dprotonet.interpretation.joint import JointMasks
+from dprotonet.interpretation.layout import Layout
+from dprotonet.interpretation.mdm import MDM, PRESETS, preset
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, ModuleNode
+from dprotonet.interpretation.prior import deepest, first_guess
+from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.separate import SeparateMasks
+from dprotonet.interpretation.step import Step
+
+COUNT, CLASSES, SIZE = 3, 4, (32, 40)
+FAST = preset("fast", iterations=4, sizes=(5, 7))
+
+
+class Net(nn.Module):
+    def __init__(self, classes: int = CLASSES) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 12, 3, stride=2, padding=1)
+        )
+        self.head = nn.Linear(12, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return 20 * self.head(self.features(images).relu().mean(dim=(2, 3)))
+
+
+@pytest.fixture
+def model() -> Net:
+    return Net().eval()
+
+
+@pytest.fixture
+def images() -> Tensor:
+    """Each at another level, so that their classes differ."""
+    levels = torch.tensor([-1.0, 0.0, 1.5]).reshape(COUNT, 1, 1, 1)
+    return torch.randn(COUNT, 3, *SIZE, generator=torch.Generator().manual_seed(1)) + levels
+
+
+def maps(found: list[Explanation]) -> Tensor:
+    return torch.stack([item.heatmap for item in found])
+
+
+def watched(model: nn.Module, labels: list[int], *, probability: bool = True) -> ClassNode:
+    return ClassNode(model, labels, probability=probability)
+
+
+# ── like pytorch-grad-cam ────────────────────────────────────────────────────────────────────────────
+
+
+class ClassifierOutputTarget:
+    """Like the one of pytorch-grad-cam, which is not imported here."""
+
+    def __init__(self, category: Any) -> None:
+        self.category = category
+
+    def __call__(self, output: Tensor) -> Tensor:
+        return output[self.category]
+
+
+class BinaryClassifierOutputTarget(ClassifierOutputTarget):
+    def __call__(self, output: Tensor) -> Tensor:
+        return output if self.category == 1 else -output
+
+
+def test_without_targets_the_prediction_is_explained(model: Net, images: Tensor) -> None:
+    predicted = model(images).argmax(dim=1).tolist()
+    assert len(set(predicted)) > 1
+    found = MDM(model, preset=FAST)(images)
+    assert isinstance(found, np.ndarray)
+    assert found.shape == (COUNT, *SIZE)
+    assert found.dtype == np.float32
+    decoder = MDM(model, preset=FAST)
+    assert np.array_equal(found, maps(decoder.explain(images, watched(model, predicted))).numpy())
+
+
+def test_grad_cams_call_needs_no_change(model: Net, images: Tensor) -> None:
+    targets = [ClassifierOutputTarget(label) for label in (3, np.int64(0), 1)]
+    with MDM(model=model, target_layers=[model.features[-1]], preset=FAST) as cam:
+        found = cam(input_tensor=images, targets=targets)
+        again = cam(images, targets, aug_smooth=False, eigen_smooth=False)
+    assert np.array_equal(found, again)
+    decoder = MDM(model, preset=FAST)
+    assert np.array_equal(found, maps(decoder.explain(images, watched(model, [3, 0, 1]))).numpy())
+
+
+def test_targets_that_name_no_class_are_called(model: Net, images: Tensor) -> None:
+    found = MDM(model, preset=FAST)(images, [lambda output: output[1] - output[0]] * COUNT)
+    difference = torch.tensor([-1.0, 1.0, 0.0, 0.0])
+    node = CallableNode(lambda given: model(given) @ difference, model=model)
+    assert np.allclose(found, maps(MDM(model, preset=FAST).explain(images, node)).numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize(("category", "sign"), [(1, 1), (0, -1)])
+def test_a_category_that_is_no_class_is_not_taken_for_one(category: int, sign: int, images: Tensor) -> None:
+    """A model of one logit: category 0 is its negative."""
+    model = Net(classes=1).eval()
+    found = MDM(model, preset=FAST)(images, [BinaryClassifierOutputTarget(category)] * COUNT)
+    node = CallableNode(lambda given: sign * model(given), model=model)
+    assert np.allclose(found, maps(MDM(model, preset=FAST).explain(images, node)).numpy(), atol=1e-4)
+    assert found.max() > 0
+
+
+@pytest.mark.parametrize("count", [1, COUNT + 1])
+@pytest.mark.parametrize("kind", [ClassifierOutputTarget, BinaryClassifierOutputTarget])
+def test_another_number_of_targets_is_refused(model: Net, images: Tensor, count: int, kind: Any) -> None:
+    with pytest.raises(UserError, match=f"{count} targets for {COUNT} images"):
+        MDM(model, preset=FAST)(images, [kind(0)] * count)
+
+
+@pytest.mark.parametrize("smooth", ["aug_smooth", "eigen_smooth"])
+def test_smoothing_is_refused(model: Net, images: Tensor, smooth: str) -> None:
+    with pytest.raises(UserError, match="leave aug_smooth and eigen_smooth out"):
+        MDM(model, preset=FAST)(images, **{smooth: True})
+
+
+# ── like captum ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_attributions_have_the_inputs_shape(model: Net, images: Tensor) -> None:
+    found = MDM(model, preset=FAST).attribute(images, target=[2, 0, 1])
+    assert found.shape == images.shape
+    assert found.device == images.device
+    expected = maps(MDM(model, preset=FAST).explain(images, watched(model, [2, 0, 1])))
+    for channel in range(3):
+        assert torch.equal(found[:, channel], expected)
+    found /= 2  # a tensor of its own, not a view of one channel
+    assert found.max() == 0.5
+
+
+@pytest.mark.parametrize(
+    "target", [2, [2, 2, 2], (2, 2, 2), torch.tensor(2), torch.tensor([2]), torch.tensor([2, 2, 2])]
+)
+def test_targets_are_integers_lists_or_tensors(model: Net, images: Tensor, target: Any) -> None:
+    expected = maps(MDM(model, preset=FAST).explain(images, watched(model, [2] * COUNT)))
+    assert torch.equal(MDM(model, preset=FAST).attribute(images, target)[:, 0], expected)
+
+
+def test_attribution_without_target_is_of_the_prediction(model: Net, images: Tensor) -> None:
+    decoder = MDM(model, preset=FAST)
+    assert torch.equal(decoder.attribute(images)[:, 1], maps(decoder.explain(images)))
+
+
+@pytest.mark.parametrize("target", [[0, 1], torch.tensor([0, 1]), [0] * 4])
+def test_another_number_of_labels_is_refused(model: Net, images: Tensor, target: Any) -> None:
+    with pytest.raises(UserError, match=f"{len(target)} targets for {COUNT} images"):
+        MDM(model, preset=FAST).attribute(images, target)
+
+
+def test_progress_goes_to_stderr_only(model: Net, images: Tensor, capsys: pytest.CaptureFixture[str]) -> None:
+    MDM(model, preset=FAST).attribute(images, 0)
+    assert capsys.readouterr() == ("", "")
+    MDM(model, preset=FAST).attribute(images, 0, show_progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "MDM" in err
+    assert "4/4" in err
+    assert "loss" in err
+
+
+# ── everything ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_on_step_sees_every_step_and_may_stop(model: Net, images: Tensor) -> None:
+    steps: list[Step] = []
+
+    def enough(step: Step) -> bool:
+        steps.append(step)
+        return step.number == 3
+
+    found = MDM(model, preset=FAST).explain(images, on_step=enough)
+    assert [step.number for step in steps] == [1, 2, 3]
+    assert {step.total for step in steps} == {4}
+    for row, item in enumerate(found):
+        assert len(item.loss) == 3
+        assert item.loss == tuple(step.loss[row].item() for step in steps)
+        assert torch.equal(item.raw, steps[-1].raw[row])
+        assert item.facts["steps"] == 3
+    assert not torch.equal(steps[0].raw, steps[2].raw)
+
+
+def test_a_stopped_optimisation_is_the_beginning_of_a_whole_one(model: Net, images: Tensor) -> None:
+    whole: list[Step] = []
+    MDM(model, preset=FAST).explain(images, on_step=whole.append)  # type: ignore[arg-type]
+    assert len(whole) == 4
+    stopped = MDM(model, preset=FAST).explain(images, on_step=lambda step: step.number == 2)
+    assert torch.equal(torch.stack([item.raw for item in stopped]), whole[1].raw)
+
+
+def test_the_steps_can_be_walked_by_hand(model: Net, images: Tensor) -> None:
+    decoder = MDM(model, preset=FAST)
+    problem = decoder.problem(images)
+    steps = list(decoder.steps(problem))
+    found = decoder.finish(problem, steps[-1], torch.stack([step.loss for step in steps]))
+    assert torch.equal(maps(found), maps(decoder.explain(images)))
+
+
+def test_an_explanation_says_what_made_it(model: Net, images: Tensor) -> None:
+    found = MDM(model, preset=FAST, internal_batch_size=4).explain(images, watched(model, [1, 2, 3]))
+    for row, item in enumerate(found):
+        assert item.node == f"probability of class {row + 1}"
+        assert torch.equal(item.image, images[row])
+        assert {size: mask.shape for size, mask in item.masks.items()} == {5: (5, 5), 7: (7, 7)}
+        assert all(mask.min() >= 0 and mask.max() <= 1 for mask in item.masks.values())
+        assert item.facts["preset"] == "custom"
+        assert item.facts["settings"]["strategy"] == "JointMasks"
+        assert item.facts["settings"]["iterations"] == 4
+        assert item.facts["versions"].keys() == {"dprotonet", "torch"}
+        assert f"{SIZE[0]}×{SIZE[1]}" in repr(item)
+    with pytest.raises(AttributeError):
+        found[0].node = "another"  # type: ignore[misc]
+
+
+def test_a_named_preset_is_remembered_by_its_name(model: Net) -> None:
+    found = MDM(model, preset="fast").explain(torch.rand(1, 3, 16, 16), on_step=lambda step: True)
+    assert found[0].facts["preset"] == "fast"
+    assert found[0].facts["settings"]["iterations"] == JointMasks().iterations
+
+
+def planted() -> Explanation:
+    """Two hot rectangles on a cold ground, the second a little less hot."""
+    raw = torch.zeros(10, 20)
+    raw[2:4, 5:15], raw[6:8, 1:11] = 2.0, 1.0
+    image = torch.linspace(-2, 2, 600).reshape(3, 10, 20)
+    loss = (0.5, 0.25)
+    facts = {"preset": "fast", "settings": {"sizes": (6,)}}
+    return Explanation(raw / 2, raw, {6: torch.rand(6, 6)}, loss, Passes(7, 5), "<wing> & tail", image, facts)
+
+
+@pytest.mark.parametrize(
+    ("share", "box"),
+    [
+        (0.1, (5, 2, 15, 4)),
+        (0.2, (1, 2, 15, 8)),
+        (0.05, (5, 2, 15, 3)),
+        (1e-9, (5, 2, 6, 3)),
+        (1, (0, 0, 20, 10)),
+    ],
+)
+def test_a_box_goes_round_the_hottest_pixels(share: float, box: tuple[int, ...]) -> None:
+    assert planted().box(share=share) == box
+
+
+@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
+def test_a_share_of_the_pixels_is_a_share(share: float) -> None:
+    with pytest.raises(ValueError, match="share of the pixels"):
+        planted().box(share=share)
+
+
+def test_overlays_are_pictures_of_the_images_size() -> None:
+    own, other = planted().overlay(), planted().overlay(torch.zeros(3, 10, 20, dtype=torch.uint8))
+    assert own.size == other.size == (20, 10)
+    assert own.mode == "RGB"
+    hot, cold = other.getpixel((6, 3)), other.getpixel((0, 0))
+    assert hot[0] > hot[2]  # type: ignore[index]
+    assert cold[2] > cold[0]  # type: ignore[index]
+    assert own.getpixel((19, 9)) != other.getpixel((19, 9))
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_any_number_of_channels_can_be_shown(channels: int) -> None:
+    item = planted()
+    given = Explanation(
+        item.heatmap, item.raw, {}, (), item.passes, "node", torch.rand(channels, 10, 20), item.facts
+    )
+    assert given.overlay().size == (20, 10)
+
+
+def test_a_summary_is_json(model: Net, images: Tensor) -> None:
+    summary = json.loads(json.dumps(planted().summary()))
+    assert summary["node"] == "<wing> & tail"
+    assert summary["size"] == [10, 20]
+    assert summary["passes"] == {"forward": 7, "backward": 5}
+    assert summary["box"] == {"left": 1, "top": 2, "right": 15, "bottom": 8}
+    assert summary["loss"] == [0.5, 0.25]
+    assert summary["settings"]["sizes"] == [6]
+    for name in PRESETS:
+        change = {"samples": 10} if name == "sampled" else {"iterations": 2}
+        item = MDM(model, preset=preset(name, **change)).explain(images)[0]
+        assert json.loads(json.dumps(item.summary()))["settings"]["sizes"] == list(range(6, 16))
+
+
+def test_a_notebook_shows_picture_and_escaped_name() -> None:
+    html = planted()._repr_html_()
+    assert "data:image/png;base64,iVBOR" in html
+    assert "&lt;wing&gt; &amp; tail: 7 forward and 5 backward passes" in html
+
+
+@pytest.mark.parametrize("stem", ["", "bird"])
+def test_everything_can_be_saved(tmp_path: Path, stem: str) -> None:
+    item, prefix = planted(), f"{stem}-" if stem else ""
+    assert item.save(tmp_path / "new" / "folder", stem=stem) == tmp_path / "new" / "folder"
+    place = tmp_path / "new" / "folder"
+    names = {
+        "heatmap.npy",
+        "raw.npy",
+        "mask06.npy",
+        "overlay.png",
+        "blend.png",
+        "masked.png",
+        "explanation.json",
+    }
+    assert {path.name for path in place.iterdir()} == {prefix + name for name in names}
+    assert np.array_equal(np.load(place / f"{prefix}raw.npy"), item.raw.numpy())
+    assert np.array_equal(np.load(place / f"{prefix}heatmap.npy"), item.heatmap.numpy())
+    assert np.array_equal(np.load(place / f"{prefix}mask06.npy"), item.masks[6].numpy())
+    with Image.open(place / f"{prefix}overlay.png") as picture:
+        assert np.array_equal(np.asarray(picture), np.asarray(item.overlay()))
+    with Image.open(place / f"{prefix}masked.png") as picture:
+        assert picture.getpixel((0, 0)) == (0, 0, 0)
+    assert json.loads((place / f"{prefix}explanation.json").read_text("utf-8")) == json.loads(
+        json.dumps(item.summary())
+    )
+
+
+# ── presets ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_preset_may_be_changed() -> None:
+    changed = preset("paper", iterations=15, sizes=(4, 5))
+    assert changed == SeparateMasks(iterations=15, sizes=(4, 5))
+    assert PRESETS["paper"] == SeparateMasks()
+    assert preset("fast") == PRESETS["fast"]
+    assert MDM(preset=changed).preset is changed
+
+
+def test_unknown_presets_and_values_are_named() -> None:
+    with pytest.raises(UserError, match="unknown preset 'quick'; known: paper, fast, best, sampled"):
+        preset("quick")
+    with pytest.raises(UserError, match="unknown preset 'quick'"):
+        MDM(preset="quick")
+    with pytest.raises(UserError, match="preset 'paper' has no value 'softness'; it has: sizes, iterations"):
+        preset("paper", softness=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("paper", {"iterations": 0}),
+        ("paper", {"sizes": ()}),
+        ("paper", {"sizes": (0, 3)}),
+        ("paper", {"sizes": (3, 3)}),
+        ("paper", {"rate": 0.0}),
+        ("paper", {"start": 1.5}),
+        ("fast", {"iterations": 0}),
+        ("fast", {"sizes": ()}),
+        ("fast", {"softness": 0.0}),
+        ("fast", {"smallest": 0.0}),
+        ("fast", {"largest": 1.0}),
+        ("best", {"smallest": 0.6, "largest": 0.5}),
+    ],
+)
+def test_impossible_values_are_refused(name: str, change: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match="possible"):
+        preset(name, **change)
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_the_batch_size_inside_is_at_least_one(model: Net, images: Tensor, batch: int) -> None:
+    with pytest.raises(UserError, match="internal_batch_size must be at least 1"):
+        MDM(model, preset=FAST).explain(images, internal_batch_size=batch)
+    with pytest.raises(UserError, match="internal_batch_size must be at least 1"):
+        MDM(model, preset=FAST, internal_batch_size=batch)(images)
+
+
+def test_blocks_are_no_larger_than_asked(model: Net, images: Tensor) -> None:
+    sizes: list[int] = []
+    model.head.register_forward_pre_hook(lambda _module, inputs: sizes.append(len(inputs[0])))
+    for name in ("paper", "fast", "sampled"):
+        change = {"samples": 10} if name == "sampled" else {"iterations": 2}
+        MDM(model, preset=preset(name, **change)).explain(images, internal_batch_size=4)
+    assert max(sizes) == 4
+
+
+def test_without_a_model_a_node_is_needed(images: Tensor) -> None:
+    with pytest.raises(UserError, match="this MDM has no model"):
+        MDM(preset=FAST).explain(images)
+    with pytest.raises(UserError, match="this MDM has no model"):
+        MDM(preset=FAST)(images, [ClassifierOutputTarget(0)] * COUNT)
+    assert MDM(preset=FAST).explain(images, lambda given: given.mean(dim=(1, 2, 3)))[0].heatmap.max() == 1
+
+
+# ── precisions ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def close(first: Tensor, second: Tensor) -> bool:
+    """By rank: halved precision moves values, but the hot places stay."""
+    pairs = zip(first.flatten(1), second.flatten(1), strict=True)
+    return all(torch.corrcoef(torch.stack(pair))[0, 1] > 0.9 for pair in pairs)
+
+
+@pytest.mark.parametrize("name", ["paper", "fast", "sampled"])
+def test_autocast_is_welcome(model: Net, images: Tensor, name: str) -> None:
+    change = {"samples": 60} if name == "sampled" else {"iterations": 8}
+    decoder = MDM(model, preset=preset(name, sizes=(4, 6), **change))
+    expected = maps(decoder.explain(images, watched(model, [0, 1, 2], probability=False)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = maps(decoder.explain(images, watched(model, [0, 1, 2], probability=False)))
+    assert found.dtype == torch.float32
+    assert close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("name", ["paper", "fast", "sampled"])
+def test_models_of_any_precision_are_welcome(images: Tensor, name: str, dtype: torch.dtype) -> None:
+    change = {"samples": 60} if name == "sampled" else {"iterations": 8}
+    by = preset(name, sizes=(4, 6), **change)
+    full, model = Net().eval(), Net().eval().to(dtype)
+    expected = maps(MDM(full, preset=by).explain(images, watched(full, [0, 1, 2], probability=False)))
+    found = maps(MDM(model, preset=by).explain(images, watched(model, [0, 1, 2], probability=False)))
+    assert found.dtype == torch.float32
+    assert close(found, expected)
+    assert MDM(model, preset=by)(images.to(dtype)).shape == (COUNT, *SIZE)
+
+
+def test_a_network_that_flattens_by_view_is_welcome(images: Tensor) -> None:
+    """Channels-last images, which are faster, would be its end."""
+
+    class Viewing(Net):
+        def forward(self, given: Tensor) -> Tensor:
+            features = self.features(given).relu()
+            places = features.view(len(given), -1).view(len(given), 12, -1)
+            return 20 * self.head(places.mean(dim=2))
+
+    viewing = Viewing().eval()
+    for name in ("paper", "fast"):
+        by = preset(name, iterations=4)
+        found, expected = MDM(viewing, preset=by)(images), MDM(Net().eval(), preset=by)(images)
+        assert np.abs(found - expected).mean() < 1e-3  # Adam follows the sign of what rounding leaves
+
+
+# ── other nodes, other networks ──────────────────────────────────────────────────────────────────────
+
+
+def test_modules_and_functions_are_explained(model: Net, images: Tensor) -> None:
+    decoder = MDM(model, preset=FAST)
+    for node in (
+        ModuleNode(model, "features.0", channel=2),
+        ModuleNode(model, "features"),
+        lambda given: model.features(given).mean(dim=(2, 3)),
+    ):
+        found = maps(decoder.explain(images, node))
+        assert found.amax(dim=(1, 2)).tolist() == [1] * COUNT
+        assert found.amin(dim=(1, 2)).tolist() == [0] * COUNT
+
+
+def made(name: str, **settings: Any) -> nn.Module:
+    torch.manual_seed(0)
+    network: nn.Module = import_guarded("timm").create_model(name, num_classes=5, **settings)
+    return network.eval()
+
+
+SWIN = {"window_size": 4, "embed_dim": 24, "depths": (1, 1, 1, 1), "num_heads": (1, 1, 2, 2)}
+NETWORKS: dict[str, tuple[str, dict[str, Any], tuple[int, int], Layout, tuple[str, ...]]] = {
+    "cnn": ("mobilenetv3_small_050", {}, (128, 128), Layout(4, 4, "first"), ("blocks",)),
+    "residual": ("resnet10t", {}, (128, 160), Layout(4, 5, "first"), ("layer4",)),
+    "vit": (
+        "vit_tiny_patch16_224",
+        {"img_size": 64, "depth": 3},
+        (64, 64),
+        Layout(4, 4, "tokens", 1),
+        ("blocks.2",),
+    ),
+    "vit, pooled": (
+        "vit_tiny_patch16_224",
+        {"img_size": (64, 96), "depth": 2, "global_pool": "avg"},
+        (64, 96),
+        Layout(4, 6, "tokens", 1),
+        ("blocks.1", "norm", "fc_norm"),
+    ),
+    "swin": (
+        "swin_tiny_patch4_window7_224",
+        {"img_size": 128, **SWIN},
+        (128, 128),
+        Layout(4, 4, "last"),
+        ("layers", "norm"),
+    ),
+    "convnext": ("convnext_atto", {}, (128, 128), Layout(4, 4, "first"), ("stages", "norm_pre")),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_the_deepest_map_is_found(kind: str) -> None:
+    name, settings, size, layout, parts = NETWORKS[kind]
+    network = made(name, **settings)
+    images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(1))
+    problem = Problem(images, watched(network, [0, 1], probability=False), batch=2)
+    found, second = deepest(problem, problem.images, problem.rows)
+    assert found is not None
+    assert second is not None
+    assert found.layout == second.layout == layout
+    assert found.heat.shape == (layout.height, layout.width)
+    assert min(found.heat.abs().max(), second.heat.abs().max()) > 0
+    (place,) = [path for path, module in network.named_modules() if module is found.module]
+    assert place.startswith(parts)
+    heat = MDM(network, preset=preset("fast", iterations=1, sizes=(4,))).explain(images[:1])[0].heatmap
+    assert heat.shape == size
+    assert heat.max() == 1
+
+
+class Pixels(nn.Module):
+    """A perceptron on flattened pixels; reads the left third only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24 * 24, 16), nn.Tanh(), nn.Linear(16, 3))
+        seen = torch.zeros(3, 24, 24)
+        seen[:, :, :8] = 1
+        self.layers[1].weight.data *= seen.flatten()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.layers(images.view(len(images), 3, 24, 24))
+        return logits
+
+
+def test_a_network_without_places_starts_flat_and_is_explained_all_the_same() -> None:
+    model = Pixels().eval()
+    images = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
+    problem = Problem(images, watched(model, [0, 1], probability=False), batch=4)
+    assert first_guess(problem, zoom=1.7) is None
+    first = next(iter(FAST.steps(problem)))
+    start = preset("fast").start  # type: ignore[attr-defined]
+    assert (first.masks[7][:, :, -3:] == start).all()  # unread, so as they began
+    found = MDM(model, preset=preset("fast")).explain(images)
+    for item in found:
+        middle = item.raw[:, -8:].mean()
+        assert (item.raw[:, :6] - middle).abs().mean() > 5 * (item.raw[:, 12:] - middle).abs().mean()
