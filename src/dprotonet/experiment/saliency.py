@@ -126,7 +126,7 @@ def _caption(item: Saliency) -> str:
     (likeliest, sure), *_ = item.likely
     lines = [f"predicted with {item.probability:.1%}", Path(item.name).name]
     if likeliest != item.class_name:
-        lines[0] = f"asked for; the network gives it {item.probability:.1%}"
+        lines[0] = f"asked for, given {item.probability:.1%}"
         lines.insert(1, f"predicted: {_short(likeliest)} ({sure:.1%})")
     return "\n".join(line for line in lines if line)
 

@@ -68,8 +68,13 @@ class JointMasks:
 
     @torch.no_grad()
     def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
-        """The raw map in [0, 1], as dim as it can be while image × heatmap keeps the node; ranks stay."""
+        """The raw map in [0, 1], as dim as it can be while image × heatmap keeps the node; ranks stay.
+
+        A vector is never kept to the last, so there the map is left as it is.
+        """
         share, plain = Share.of(problem), unit_range(raw)
+        if share.wanted.shape[1] > 1:
+            return plain
         best, chosen = torch.full_like(raw[:, 0, 0], -torch.inf), plain
         for exponent in self.brightness:
             heat = plain**exponent
