@@ -1,24 +1,18 @@
 """The three ways into MDM, what an explanation holds, presets, precisions, and networks of all kinds."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor, nn
 
-from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, Passes
+from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.joint import JointMasks
-from dprotonet.interpretation.layout import Layout
 from dprotonet.interpretation.mdm import MDM, PRESETS, preset
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, ModuleNode
-from dprotonet.interpretation.prior import deepest, first_guess
-from dprotonet.interpretation.problem import Problem
 from dprotonet.interpretation.separate import SeparateMasks
 from dprotonet.interpretation.step import Step
 
@@ -231,100 +225,11 @@ def test_a_named_preset_is_remembered_by_its_name(model: Net) -> None:
     assert found[0].facts["settings"]["iterations"] == JointMasks().iterations
 
 
-def planted() -> Explanation:
-    """Two hot rectangles on a cold ground, the second a little less hot."""
-    raw = torch.zeros(10, 20)
-    raw[2:4, 5:15], raw[6:8, 1:11] = 2.0, 1.0
-    image = torch.linspace(-2, 2, 600).reshape(3, 10, 20)
-    loss = (0.5, 0.25)
-    facts = {"preset": "fast", "settings": {"sizes": (6,)}}
-    return Explanation(raw / 2, raw, {6: torch.rand(6, 6)}, loss, Passes(7, 5), "<wing> & tail", image, facts)
-
-
-@pytest.mark.parametrize(
-    ("share", "box"),
-    [
-        (0.1, (5, 2, 15, 4)),
-        (0.2, (1, 2, 15, 8)),
-        (0.05, (5, 2, 15, 3)),
-        (1e-9, (5, 2, 6, 3)),
-        (1, (0, 0, 20, 10)),
-    ],
-)
-def test_a_box_goes_round_the_hottest_pixels(share: float, box: tuple[int, ...]) -> None:
-    assert planted().box(share=share) == box
-
-
-@pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
-def test_a_share_of_the_pixels_is_a_share(share: float) -> None:
-    with pytest.raises(ValueError, match="share of the pixels"):
-        planted().box(share=share)
-
-
-def test_overlays_are_pictures_of_the_images_size() -> None:
-    own, other = planted().overlay(), planted().overlay(torch.zeros(3, 10, 20, dtype=torch.uint8))
-    assert own.size == other.size == (20, 10)
-    assert own.mode == "RGB"
-    hot, cold = other.getpixel((6, 3)), other.getpixel((0, 0))
-    assert hot[0] > hot[2]  # type: ignore[index]
-    assert cold[2] > cold[0]  # type: ignore[index]
-    assert own.getpixel((19, 9)) != other.getpixel((19, 9))
-
-
-@pytest.mark.parametrize("channels", [1, 3, 4])
-def test_any_number_of_channels_can_be_shown(channels: int) -> None:
-    item = planted()
-    given = Explanation(
-        item.heatmap, item.raw, {}, (), item.passes, "node", torch.rand(channels, 10, 20), item.facts
-    )
-    assert given.overlay().size == (20, 10)
-
-
-def test_a_summary_is_json(model: Net, images: Tensor) -> None:
-    summary = json.loads(json.dumps(planted().summary()))
-    assert summary["node"] == "<wing> & tail"
-    assert summary["size"] == [10, 20]
-    assert summary["passes"] == {"forward": 7, "backward": 5}
-    assert summary["box"] == {"left": 1, "top": 2, "right": 15, "bottom": 8}
-    assert summary["loss"] == [0.5, 0.25]
-    assert summary["settings"]["sizes"] == [6]
+def test_every_preset_has_a_summary(model: Net, images: Tensor) -> None:
     for name in PRESETS:
         change = {"samples": 10} if name == "sampled" else {"iterations": 2}
         item = MDM(model, preset=preset(name, **change)).explain(images)[0]
         assert json.loads(json.dumps(item.summary()))["settings"]["sizes"] == list(range(6, 16))
-
-
-def test_a_notebook_shows_picture_and_escaped_name() -> None:
-    html = planted()._repr_html_()
-    assert "data:image/png;base64,iVBOR" in html
-    assert "&lt;wing&gt; &amp; tail: 7 forward and 5 backward passes" in html
-
-
-@pytest.mark.parametrize("stem", ["", "bird"])
-def test_everything_can_be_saved(tmp_path: Path, stem: str) -> None:
-    item, prefix = planted(), f"{stem}-" if stem else ""
-    assert item.save(tmp_path / "new" / "folder", stem=stem) == tmp_path / "new" / "folder"
-    place = tmp_path / "new" / "folder"
-    names = {
-        "heatmap.npy",
-        "raw.npy",
-        "mask06.npy",
-        "overlay.png",
-        "blend.png",
-        "masked.png",
-        "explanation.json",
-    }
-    assert {path.name for path in place.iterdir()} == {prefix + name for name in names}
-    assert np.array_equal(np.load(place / f"{prefix}raw.npy"), item.raw.numpy())
-    assert np.array_equal(np.load(place / f"{prefix}heatmap.npy"), item.heatmap.numpy())
-    assert np.array_equal(np.load(place / f"{prefix}mask06.npy"), item.masks[6].numpy())
-    with Image.open(place / f"{prefix}overlay.png") as picture:
-        assert np.array_equal(np.asarray(picture), np.asarray(item.overlay()))
-    with Image.open(place / f"{prefix}masked.png") as picture:
-        assert picture.getpixel((0, 0)) == (0, 0, 0)
-    assert json.loads((place / f"{prefix}explanation.json").read_text("utf-8")) == json.loads(
-        json.dumps(item.summary())
-    )
 
 
 # ── presets ──────────────────────────────────────────────────────────────────────────────────────────
@@ -456,87 +361,3 @@ def test_modules_and_functions_are_explained(model: Net, images: Tensor) -> None
         found = maps(decoder.explain(images, node))
         assert found.amax(dim=(1, 2)).tolist() == [1] * COUNT
         assert found.amin(dim=(1, 2)).tolist() == [0] * COUNT
-
-
-def made(name: str, **settings: Any) -> nn.Module:
-    torch.manual_seed(0)
-    network: nn.Module = import_guarded("timm").create_model(name, num_classes=5, **settings)
-    return network.eval()
-
-
-SWIN = {"window_size": 4, "embed_dim": 24, "depths": (1, 1, 1, 1), "num_heads": (1, 1, 2, 2)}
-NETWORKS: dict[str, tuple[str, dict[str, Any], tuple[int, int], Layout, tuple[str, ...]]] = {
-    "cnn": ("mobilenetv3_small_050", {}, (128, 128), Layout(4, 4, "first"), ("blocks",)),
-    "residual": ("resnet10t", {}, (128, 160), Layout(4, 5, "first"), ("layer4",)),
-    "vit": (
-        "vit_tiny_patch16_224",
-        {"img_size": 64, "depth": 3},
-        (64, 64),
-        Layout(4, 4, "tokens", 1),
-        ("blocks.2",),
-    ),
-    "vit, pooled": (
-        "vit_tiny_patch16_224",
-        {"img_size": (64, 96), "depth": 2, "global_pool": "avg"},
-        (64, 96),
-        Layout(4, 6, "tokens", 1),
-        ("blocks.1", "norm", "fc_norm"),
-    ),
-    "swin": (
-        "swin_tiny_patch4_window7_224",
-        {"img_size": 128, **SWIN},
-        (128, 128),
-        Layout(4, 4, "last"),
-        ("layers", "norm"),
-    ),
-    "convnext": ("convnext_atto", {}, (128, 128), Layout(4, 4, "first"), ("stages", "norm_pre")),
-}
-
-
-@pytest.mark.parametrize("kind", NETWORKS)
-def test_the_deepest_map_is_found(kind: str) -> None:
-    name, settings, size, layout, parts = NETWORKS[kind]
-    network = made(name, **settings)
-    images = torch.randn(2, 3, *size, generator=torch.Generator().manual_seed(1))
-    problem = Problem(images, watched(network, [0, 1], probability=False), batch=2)
-    found, second = deepest(problem, problem.images, problem.rows)
-    assert found is not None
-    assert second is not None
-    assert found.layout == second.layout == layout
-    assert found.heat.shape == (layout.height, layout.width)
-    assert min(found.heat.abs().max(), second.heat.abs().max()) > 0
-    (place,) = [path for path, module in network.named_modules() if module is found.module]
-    assert place.startswith(parts)
-    heat = MDM(network, preset=preset("fast", iterations=1, sizes=(4,))).explain(images[:1])[0].heatmap
-    assert heat.shape == size
-    assert heat.max() == 1
-
-
-class Pixels(nn.Module):
-    """A perceptron on flattened pixels; reads the left third only."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(3 * 24 * 24, 16), nn.Tanh(), nn.Linear(16, 3))
-        seen = torch.zeros(3, 24, 24)
-        seen[:, :, :8] = 1
-        self.layers[1].weight.data *= seen.flatten()
-
-    def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.layers(images.view(len(images), 3, 24, 24))
-        return logits
-
-
-def test_a_network_without_places_starts_flat_and_is_explained_all_the_same() -> None:
-    model = Pixels().eval()
-    images = torch.randn(2, 3, 24, 24, generator=torch.Generator().manual_seed(1))
-    problem = Problem(images, watched(model, [0, 1], probability=False), batch=4)
-    assert first_guess(problem, zoom=1.7) is None
-    first = next(iter(FAST.steps(problem)))
-    start = preset("fast").start  # type: ignore[attr-defined]
-    assert (first.masks[7][:, :, -3:] == start).all()  # unread, so as they began
-    found = MDM(model, preset=preset("fast")).explain(images)
-    for item in found:
-        middle = item.raw[:, -8:].mean()
-        assert (item.raw[:, :6] - middle).abs().mean() > 5 * (item.raw[:, 12:] - middle).abs().mean()

@@ -5,6 +5,7 @@ the explained images each masked image came from, so that every image of a batch
 The network is reached through callables only; nothing here knows what a DProtoNet is.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -44,11 +45,11 @@ class Node(Protocol):
         ...
 
 
-class _OwnActivation:
+class _OwnActivation(ABC):
     """A node whose target is what the image itself activates."""
 
-    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor: ...
 
     def target(self, rows: Tensor) -> Tensor | None:
         return None
