@@ -335,6 +335,17 @@ def test_cams_explain_classes_of_networks_with_places(model: Net, images: Tensor
         CAM(flat).explain(images)
 
 
+def test_a_cam_that_nothing_speaks_for_says_so(images: Tensor, caplog: pytest.LogCaptureFixture) -> None:
+    layers = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
+    layers[4].weight.data = torch.tensor([[1.0], [-1.0]]).expand(2, 4).clone()
+    found = CAM(layers.eval()).explain(images, ClassNode(layers, [0, 1]))
+    assert_defined(found, caplog)
+    assert [item.heatmap.max().item() for item in found] == [pytest.approx(1), 0]
+    assert [line for line in warnings(caplog) if "image 1 (logit of class 1) is empty" in line]
+
+
 @every
 def test_a_model_that_gives_no_logits(name: str, images: Tensor) -> None:
     with pytest.raises(UserError, match=r"not logits \(B, C\)"):
