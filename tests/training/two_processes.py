@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
+from dprotonet.experiment.trainer import leave_group
 from dprotonet.training.engine import Engine, Position, Settings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase
@@ -42,6 +43,7 @@ def main(out: str) -> None:
     results["running_means"] = means
     if accelerator.is_main_process:
         save_file(results, out)
+    leave_group()
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def absolute(data: DataConfig) -> DataConfig:
 def run(config: Config, arguments: TrainArguments) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.trainer import Trainer
+    from dprotonet.experiment.trainer import Trainer, leave_group
 
     console = stderr_console()
     with Reporter(console) as reporter:
@@ -63,6 +63,7 @@ def run(config: Config, arguments: TrainArguments) -> None:
             on_scan=lambda done, total: reporter.advance("scan", done, total),
         )
         reporter.watch(trainer.run())
+    leave_group()
     console.print(
         f"the run is in {arguments.out}; next: dprotonet evaluate {shlex.quote(str(arguments.out))}",
         soft_wrap=True,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 
 from dprotonet.config import Config, to_tables
@@ -289,3 +290,9 @@ def _to_board(board: Any, record: dict[str, Any]) -> None:
     for name, value in record.items():
         if name not in ("event", "epoch", "phase") and isinstance(value, int | float):
             board.add_scalar(f"{record['event']}/{name}", value, record["epoch"])
+
+
+def leave_group() -> None:
+    """End a distributed run, if this is one: communication threads that outlive it abort the interpreter."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
