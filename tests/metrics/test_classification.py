@@ -15,6 +15,8 @@ from dprotonet.metrics.classification import (
     balanced_accuracy,
     confusion_matrix,
     recall_per_class,
+    sensitivity,
+    specificity,
 )
 
 CLASSES = 5
@@ -84,3 +86,34 @@ def test_auroc_of_perfect_and_of_reversed_order() -> None:
 @pytest.mark.parametrize("kind", [True, False])
 def test_auroc_needs_both_kinds(kind: bool) -> None:
     assert math.isnan(auroc(torch.rand(3), torch.full((3,), kind)))
+
+
+@pytest.mark.parametrize("positive", range(CLASSES))
+@pytest.mark.parametrize("missing", [None, 2])
+def test_sensitivity_and_specificity_of_one_class_against_the_rest(
+    positive: int, missing: int | None
+) -> None:
+    labels, predictions = answers(1, missing=missing)
+    confusion = confusion_matrix(labels, predictions, CLASSES)
+    pair = (labels == positive).numpy(), (predictions == positive).numpy()
+    recall = [reference.recall_score(*pair, pos_label=kind, zero_division=np.nan) for kind in (True, False)]
+    found = sensitivity(confusion, positive), specificity(confusion, positive)
+    assert found == pytest.approx(tuple(recall), nan_ok=True)
+    assert math.isnan(found[0]) == (positive == missing)
+
+
+def test_sensitivity_is_of_class_one_unless_another_is_named() -> None:
+    confusion = torch.tensor([[8, 2], [1, 3]])
+    assert sensitivity(confusion) == 0.75
+    assert specificity(confusion) == 0.8
+    assert sensitivity(confusion, 0) == specificity(confusion, 1)
+
+
+def test_without_others_specificity_is_unknown_and_a_class_that_is_not_there_is_refused() -> None:
+    assert math.isnan(specificity(torch.tensor([[0, 0], [1, 3]])))
+    assert math.isnan(sensitivity(torch.zeros(2, 2, dtype=torch.long)))
+    for wrong in (2, -1):
+        with pytest.raises(ValueError, match="the classes are 0 to 1"):
+            sensitivity(torch.eye(2), wrong)
+        with pytest.raises(ValueError, match="the classes are 0 to 1"):
+            specificity(torch.eye(2), wrong)

@@ -9,6 +9,7 @@ import torch
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
+from dprotonet.metrics.classification import confusion_matrix, sensitivity, specificity
 from dprotonet.metrics.comparison import paired_bootstrap
 from dprotonet.metrics.faithfulness import (
     RiseProtocol,
@@ -196,3 +197,71 @@ def test_the_bootstrap_approaches_the_enumeration_of_all_resamples() -> None:
     for bound, share in ((result.low, 0.025), (result.high, 0.975)):
         assert below(bound - 1e-6) - 0.004 < share < below(bound + 1e-6) + 0.004
     assert result.p == pytest.approx(2 * min(below(0), 1 - below(0)), abs=0.01)
+
+
+def literal_reference_curve(
+    start: Tensor, end: Tensor, heat: Tensor, weight: Tensor, step: int
+) -> list[float]:
+    """RISE's own loop: ceil(HW / step) steps of `step` pixels, the last one of what is left."""
+    current, order = start.clone(), hottest_first(heat)
+    steps = (len(PLACES) + step - 1) // step
+    curve = []
+    for number in range(steps + 1):
+        curve.append(literal_score(current, weight))
+        if number < steps:
+            for row, column in order[step * number : step * (number + 1)]:
+                current[:, row, column] = end[:, row, column]
+    return curve
+
+
+@every_map
+@pytest.mark.parametrize("step", [7, 9, 100])
+def test_so_many_pixels_a_step(maps: Tensor, step: int) -> None:
+    protocol = RiseProtocol(steps=None, pixels_a_step=step, kernel=KERNEL, sigma=SIGMA)
+    ways = {
+        deletion_curves: [(IMAGES[i], 0 * IMAGES[i]) for i in range(N)],
+        insertion_curves: [(literal_blur(IMAGES[i]), IMAGES[i]) for i in range(N)],
+    }
+    for curves, ends in ways.items():
+        expected = [literal_reference_curve(*ends[i], maps[i], WEIGHTS[i], step) for i in range(N)]
+        assert_near(curves(fast_score, IMAGES, maps, protocol=protocol), expected, torch.float64)
+
+
+def test_in_pixels_hidden_is_black_and_so_is_the_outside_of_the_blur() -> None:
+    black = torch.tensor([-1.5, 0.5]).double().view(2, 1, 1)
+    protocol = RiseProtocol(steps=STEPS, kernel=KERNEL, sigma=SIGMA, space="pixels")
+    dark = black.expand(CHANNELS, HEIGHT, WIDTH)
+    maps = MAPS["untied"]
+    gone = [literal_curve(IMAGES[i], dark, maps[i], WEIGHTS[i]) for i in range(N)]
+    assert_near(deletion_curves(fast_score, IMAGES, maps, protocol=protocol, fill=black), gone, torch.float64)
+    soft = [literal_blur(IMAGES[i] - dark) + dark for i in range(N)]
+    come = [literal_curve(soft[i], IMAGES[i], maps[i], WEIGHTS[i]) for i in range(N)]
+    assert_near(
+        insertion_curves(fast_score, IMAGES, maps, protocol=protocol, fill=black), come, torch.float64
+    )
+
+
+@pytest.mark.parametrize("keep", [None, 0.5])
+def test_what_is_hidden_becomes_the_fill(keep: float | None) -> None:
+    heat, fill = torch.sigmoid(MAPS["untied"]), torch.tensor([-1.5, 0.5]).double()
+    shown = explained_images(IMAGES, heat, keep=keep, fill=fill.view(2, 1, 1))
+    for i, (row, column) in itertools.product(range(N), PLACES):
+        kept = hottest_first(heat[i])[: round((keep or 0) * len(PLACES))]
+        share = heat[i, row, column].item() if keep is None else float((row, column) in kept)
+        for channel in range(CHANNELS):
+            value = IMAGES[i, channel, row, column].item() * share + fill[channel].item() * (1 - share)
+            assert shown[i, channel, row, column].item() == pytest.approx(value, abs=1e-12)
+
+
+def test_sensitivity_and_specificity_answer_by_answer() -> None:
+    labels, predictions = (
+        torch.randint(3, (40,), generator=torch.Generator().manual_seed(s)) for s in (0, 1)
+    )
+    confusion, pairs = confusion_matrix(labels, predictions, 3), list(zip(labels, predictions, strict=True))
+    for positive in range(3):
+        found = sum(1 for true, said in pairs if true == positive and said == positive)
+        missed = sum(1 for true, said in pairs if true == positive and said != positive)
+        left = sum(1 for true, said in pairs if true != positive and said != positive)
+        alarmed = sum(1 for true, said in pairs if true != positive and said == positive)
+        assert sensitivity(confusion, positive) == pytest.approx(found / (found + missed))
+        assert specificity(confusion, positive) == pytest.approx(left / (left + alarmed))

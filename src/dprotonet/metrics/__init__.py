@@ -1,1 +1,1 @@
-"""How good a classifier is; later, how good an explanation is. Pure functions on tensors."""
+"""How good a classifier and how good an explanation is. Pure functions on tensors."""

@@ -25,6 +25,20 @@ def balanced_accuracy(confusion: Tensor) -> float:
     return recall_per_class(confusion).nanmean().item()
 
 
+def sensitivity(confusion: Tensor, positive: int = 1) -> float:
+    """Share of the positive class's images that are found, TP / (TP + FN); NaN when it has none."""
+    own = _row(confusion, positive)
+    return (own[positive].double() / own.sum()).item()
+
+
+def specificity(confusion: Tensor, positive: int = 1) -> float:
+    """Share of all other images not called positive, TN / (TN + FP); NaN when there are no others."""
+    own = _row(confusion, positive)
+    others = confusion.sum() - own.sum()
+    false = confusion[:, positive].sum() - own[positive]
+    return ((others - false).double() / others).item()
+
+
 def auroc(scores: Tensor, positive: Tensor) -> float:
     """Chance that a positive scores above a negative, ties counting half; NaN if one kind is missing."""
     order = scores.double().unique(return_inverse=True, return_counts=True)
@@ -34,3 +48,10 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
     if not hits or not misses:
         return float("nan")
     return ((rank[positive].sum() - hits * (hits + 1) / 2) / (hits * misses)).item()
+
+
+def _row(confusion: Tensor, positive: int) -> Tensor:
+    """Counts of the images of the positive class (C,)."""
+    if not 0 <= positive < len(confusion):
+        raise ValueError(f"positive is {positive}; the classes are 0 to {len(confusion) - 1}")
+    return confusion[positive]

@@ -22,6 +22,23 @@ class Comparison(NamedTuple):
     p: float
 
 
+class Interval(NamedTuple):
+    """A mean over images and its 95 % percentile interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(values: Tensor, *, resamples: int = 2_000, seed: int = 0) -> Interval:
+    """The mean of values (N,), NaN left out; fewer than two leave the interval NaN, none also the mean."""
+    known = values.detach()[~values.isnan()].cpu().double()
+    if len(known) < 2:
+        return Interval(known.mean().item(), torch.nan, torch.nan)
+    low, high = _percentiles(_resampled_means(known, resamples, seed))
+    return Interval(known.mean().item(), low, high)
+
+
 def paired_bootstrap(ours: Tensor, theirs: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Comparison:
     """Compare values (N,) of two explainers on the same images.
 
@@ -35,7 +52,7 @@ def paired_bootstrap(ours: Tensor, theirs: Tensor, *, resamples: int = 10_000, s
     if len(differences) < 2:
         return Comparison(mean, torch.nan, torch.nan, torch.nan)
     means = _resampled_means(differences, resamples, seed)
-    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
+    low, high = _percentiles(means)
     return Comparison(mean, low, high, _two_sided(means))
 
 
@@ -53,6 +70,11 @@ def _resampled_means(differences: Tensor, resamples: int, seed: int) -> Tensor:
     blocks = torch.arange(resamples).split(max(1, _BLOCK_ELEMENTS // count))
     draws = (torch.randint(count, (len(block), count), generator=generator) for block in blocks)
     return torch.cat([differences[drawn].mean(dim=1) for drawn in draws])
+
+
+def _percentiles(means: Tensor) -> tuple[float, float]:
+    low, high = means.quantile(torch.tensor([0.025, 0.975], dtype=means.dtype)).tolist()
+    return low, high
 
 
 def _two_sided(means: Tensor) -> float:

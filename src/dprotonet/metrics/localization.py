@@ -2,7 +2,7 @@
 
 The truth is a segmentation or a filled box, bool (N, H, W). An image whose truth is empty has no right
 answer: its value is NaN, never a hit, and `nanmean` leaves it out. An empty finding is 0: saying nothing is
-no way out of the mean. Maps are ranked as in `faithfulness.ranks`, ties in reading order.
+no way out of the mean. Maps are ranked as in `ranking.ranks`, ties in reading order.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dprotonet.metrics.faithfulness import ranks
+from dprotonet.metrics.guards import check_heat, widened
+from dprotonet.metrics.ranking import ranks
 
 SHARES = tuple(percent / 100 for percent in range(1, 100))
 """The thresholds of the paper's curves: the top 1 % to 99 % of the pixels."""
@@ -60,11 +61,8 @@ def pointing(maps: Tensor, truth: Tensor) -> Tensor:
 def energy_share(heatmaps: Tensor, truth: Tensor) -> Tensor:
     """Share of the heat inside the truth (N,); 0 for a map without heat. Heatmaps must not be negative."""
     _check_truth(heatmaps, truth)
-    if not (heatmaps.isfinite() & (heatmaps >= 0)).all():
-        raise ValueError(
-            "heatmaps are negative, infinite or NaN somewhere; energy needs finite heat, 0 or more"
-        )
-    heat = heatmaps.flatten(1).to(torch.promote_types(heatmaps.dtype, torch.float32))
+    check_heat(heatmaps, "energy")
+    heat = widened(heatmaps.flatten(1))
     inside, total = (heat * truth.flatten(1)).sum(dim=1), heat.sum(dim=1)
     return _unless_empty(torch.where(total > 0, inside / total, 0), truth.flatten(1).sum(dim=1))
 
