@@ -8,8 +8,9 @@ from torch import Tensor
 
 from dprotonet.figures import heatmap_blend, masked_image, method_sheet, overlay, saliency_sheet
 from dprotonet.figures.overlay import heat
-from dprotonet.figures.saliency_sheet import ABREAST, Words
+from dprotonet.figures.saliency_sheet import ABREAST
 from dprotonet.figures.style import BODY, font
+from dprotonet.figures.words import Words
 
 IMAGES = torch.randint(0, 255, (3, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
 HEATMAPS = torch.rand(3, 8, 8, generator=torch.Generator().manual_seed(1))

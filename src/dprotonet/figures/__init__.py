@@ -1,15 +1,19 @@
 """Tensors in, pictures out: what the network learned and why it decided, drawn for people.
 
-Every public name takes tensors and plain numbers and gives a `PIL.Image` (`overlay`, `heatmap_blend` and
-`masked_image` give a tensor again). Nothing here opens or saves a picture, and nothing here knows a network;
-matplotlib is imported only when something is drawn.
+Every public name takes tensors and plain numbers and gives a `PIL.Image` (`overlay`, `heatmap_blend`,
+`masked_image` and `outlined` give a tensor again). Nothing here opens or saves a picture, and nothing here
+knows a network; matplotlib is imported only when something is drawn.
 """
 
 from dprotonet.figures.canvas import picture
+from dprotonet.figures.comparison_grid import comparison_grid
 from dprotonet.figures.confusion import confusion_figure
 from dprotonet.figures.curve import training_curve
 from dprotonet.figures.evidence_sheet import EvidenceRow, evidence_sheet, stack
 from dprotonet.figures.explanation_sheet import ExplanationRow, explanation_sheet
+from dprotonet.figures.faithfulness_curves import faithfulness_curves
+from dprotonet.figures.outline import outlined
+from dprotonet.figures.overlap_sweep import overlap_sweep
 from dprotonet.figures.overlay import contact_sheet, heatmap_blend, masked_image, overlay
 from dprotonet.figures.prototype_sheet import prototype_sheet
 from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
@@ -17,13 +21,17 @@ from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
 __all__ = [
     "EvidenceRow",
     "ExplanationRow",
+    "comparison_grid",
     "confusion_figure",
     "contact_sheet",
     "evidence_sheet",
     "explanation_sheet",
+    "faithfulness_curves",
     "heatmap_blend",
     "masked_image",
     "method_sheet",
+    "outlined",
+    "overlap_sweep",
     "overlay",
     "picture",
     "prototype_sheet",

@@ -57,6 +57,11 @@ class Canvas:
         top = round(at[1]) + (side - shown.height) // 2
         self.image.paste(shown, (left, top), rounding(*shown.size))
 
+    def tile(self, at: tuple[int, int], image: Tensor, side: int) -> None:
+        """The image flush with `at`, whatever its proportions; its longer edge is `side`."""
+        width, height = extent(image, side)
+        self.picture((at[0] - (side - width) // 2, at[1] - (side - height) // 2), image, side)
+
 
 def picture(image: Tensor) -> Image.Image:
     """A PIL image of an image tensor (3, H, W) or (1, H, W) uint8."""
@@ -66,6 +71,13 @@ def picture(image: Tensor) -> Image.Image:
         )
     pixels = image.detach().cpu().expand(3, -1, -1).permute(1, 2, 0).contiguous()
     return Image.fromarray(pixels.numpy())
+
+
+def extent(image: Tensor, side: int) -> tuple[int, int]:
+    """Width and height of an image whose longer edge is drawn `side` pixels long."""
+    height, width = image.shape[-2:]
+    scale = side / max(height, width)
+    return max(1, round(width * scale)), max(1, round(height * scale))
 
 
 def resized(image: Image.Image, side: int) -> Image.Image:

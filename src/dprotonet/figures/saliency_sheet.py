@@ -5,14 +5,14 @@ and measuring how true they are to the metrics; captions can carry the numbers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.canvas import Canvas, extent
 from dprotonet.figures.overlay import draw_key, masked_image, overlay
-from dprotonet.figures.style import BODY, GAP, MARGIN, MUTED, SMALL, TITLE, fitted, font, wrapped
+from dprotonet.figures.style import GAP, MARGIN, MUTED, SMALL, TITLE
+from dprotonet.figures.words import Words
 
 SPACE = 24  # between two rows
 KEY, FOOTER = 300, 46  # width of the colour key, and height of the line where it stands
@@ -25,40 +25,6 @@ STAGES = ("the image", "where the network looks", "what the network needs to see
 METHOD = 208  # edge of a picture on the sheet of methods
 FEWEST, ABREAST = 3, 7  # columns: room for the title, and how many pictures stand side by side
 HEADER = 56
-
-
-@dataclass(frozen=True)
-class Words:
-    """A title and beneath it a caption, both broken into lines that are no wider than `width` pixels.
-
-    Where a caption has line breaks of its own they are kept.
-    """
-
-    title: str
-    caption: str
-    width: int
-
-    @property
-    def lines(self) -> list[tuple[str, bool]]:
-        """Each line, and whether it belongs to the title."""
-        title = _broken(self.title, self.width)
-        parts = [wrapped(part, self.width, font(SMALL), lines=4) for part in self.caption.splitlines()]
-        caption = [line for part in parts for line in part]
-        return [*((line, True) for line in title), *((line, False) for line in caption[:4])]
-
-    @property
-    def height(self) -> int:
-        return sum(24 if bold else 21 for _, bold in self.lines)
-
-    def draw(self, canvas: Canvas, at: tuple[int, int]) -> None:
-        """The lines downwards from `at`."""
-        left, top = at
-        for line, bold in self.lines:
-            if bold:
-                canvas.text((left, top + 18), line, bold=True)
-            else:
-                canvas.text((left, top + 17), line, size=SMALL, colour=MUTED)
-            top += 24 if bold else 21
 
 
 def saliency_sheet(
@@ -75,16 +41,16 @@ def saliency_sheet(
     captions = [""] * len(images) if captions is None else captions
     _check(len(images), heatmaps=heatmaps, titles=titles, captions=captions)
     words = [Words(*pair, width=NAME - 40) for pair in zip(titles, captions, strict=True)]
-    heights = [max(_extent(image, TILE)[1], text.height) for image, text in zip(images, words, strict=True)]
-    extent = HEADS + sum(heights) + SPACE * (len(heights) - 1) + FOOTER
-    canvas = Canvas(_column(len(STAGES)) - GAP + MARGIN, extent + 2 * MARGIN)
+    heights = [max(extent(image, TILE)[1], text.height) for image, text in zip(images, words, strict=True)]
+    tall = HEADS + sum(heights) + SPACE * (len(heights) - 1) + FOOTER
+    canvas = Canvas(_column(len(STAGES)) - GAP + MARGIN, tall + 2 * MARGIN)
     for place, stage in enumerate(STAGES):
         canvas.text((_column(place), MARGIN + 14), stage, size=SMALL, colour=MUTED, width=TILE)
     top = MARGIN + HEADS
     for image, heatmap, text, height in zip(images, heatmaps, words, heights, strict=True):
         text.draw(canvas, (MARGIN, top))
         for place, shown in enumerate((image, overlay(image, heatmap), masked_image(image, heatmap))):
-            _draw_picture(canvas, (_column(place), top), shown, TILE)
+            canvas.tile((_column(place), top), shown, TILE)
         top += height + SPACE
     _draw_footer(canvas)
     return canvas.image
@@ -109,7 +75,7 @@ def _grid(pictures: Sequence[Tensor], words: Sequence[Words], *, title: str) -> 
     """Pictures of one size with words beneath, in as few rows as fit and as evenly filled as can be."""
     rows = -(-len(pictures) // ABREAST)
     columns = max(-(-len(pictures) // rows), FEWEST)
-    beneath = _extent(pictures[0], METHOD)[1] + 10
+    beneath = extent(pictures[0], METHOD)[1] + 10
     height = beneath + max(text.height for text in words) + SPACE
     width = columns * (METHOD + GAP) - GAP
     canvas = Canvas(width + 2 * MARGIN, HEADER + rows * height - SPACE + FOOTER + 2 * MARGIN)
@@ -117,18 +83,10 @@ def _grid(pictures: Sequence[Tensor], words: Sequence[Words], *, title: str) -> 
     for index, (picture, text) in enumerate(zip(pictures, words, strict=True)):
         row, column = divmod(index, columns)
         left, top = MARGIN + column * (METHOD + GAP), MARGIN + HEADER + row * height
-        _draw_picture(canvas, (left, top), picture, METHOD)
+        canvas.tile((left, top), picture, METHOD)
         text.draw(canvas, (left, top + beneath))
     _draw_footer(canvas)
     return canvas.image
-
-
-def _broken(title: str, width: int) -> list[str]:
-    """The lines of a title; a single long word is likely the name of a file, and keeps its end."""
-    typeface = font(BODY, bold=True)
-    if " " in title:
-        return wrapped(title, width, typeface, lines=3)
-    return [fitted(title, width, typeface, tail=9)]
 
 
 def _check(count: int, **given: Sequence[object] | Tensor) -> None:
@@ -141,18 +99,6 @@ def _check(count: int, **given: Sequence[object] | Tensor) -> None:
 
 def _column(place: int) -> int:
     return MARGIN + NAME + place * (TILE + GAP)
-
-
-def _extent(image: Tensor, side: int) -> tuple[int, int]:
-    """Width and height of an image whose longer edge is drawn `side` pixels long."""
-    height, width = image.shape[-2:]
-    return round(width * side / max(height, width)), round(height * side / max(height, width))
-
-
-def _draw_picture(canvas: Canvas, at: tuple[int, int], image: Tensor, side: int) -> None:
-    """The image flush with `at`, whatever its proportions."""
-    width, height = _extent(image, side)
-    canvas.picture((at[0] - (side - width) // 2, at[1] - (side - height) // 2), image, side)
 
 
 def _draw_footer(canvas: Canvas) -> None:

@@ -1,0 +1,51 @@
+"""A title and a caption beneath it, broken into lines that fit their column.
+
+Long sentences are wrapped; a single long word is likely the name of a file, and keeps its end.
+"""
+
+from dataclasses import dataclass
+
+from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.style import BODY, MUTED, SMALL, fitted, font, wrapped
+
+MOST_TITLE, MOST_CAPTION = 3, 4  # lines
+ENDING = 9  # characters of a file name that are kept: "00017.jpg"
+
+
+@dataclass(frozen=True)
+class Words:
+    """A title and beneath it a caption, both broken into lines that are no wider than `width` pixels.
+
+    Where a caption has line breaks of its own they are kept.
+    """
+
+    title: str
+    caption: str
+    width: int
+
+    @property
+    def lines(self) -> list[tuple[str, bool]]:
+        """Each line, and whether it belongs to the title."""
+        title = self._broken(self.title, bold=True)
+        caption = [line for part in self.caption.splitlines() for line in self._broken(part, bold=False)]
+        return [*((line, True) for line in title), *((line, False) for line in caption[:MOST_CAPTION])]
+
+    @property
+    def height(self) -> int:
+        return sum(24 if bold else 21 for _, bold in self.lines)
+
+    def draw(self, canvas: Canvas, at: tuple[int, int]) -> None:
+        """The lines downwards from `at`."""
+        left, top = at
+        for line, bold in self.lines:
+            if bold:
+                canvas.text((left, top + 18), line, bold=True)
+            else:
+                canvas.text((left, top + 17), line, size=SMALL, colour=MUTED)
+            top += 24 if bold else 21
+
+    def _broken(self, text: str, *, bold: bool) -> list[str]:
+        typeface = font(BODY if bold else SMALL, bold)
+        if " " in text:
+            return wrapped(text, self.width, typeface, lines=MOST_TITLE if bold else MOST_CAPTION)
+        return [fitted(text, self.width, typeface, tail=ENDING)]
