@@ -13,6 +13,8 @@ from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.rise import Rise
+from dprotonet.interpretation.similarity import SimilarityMaps
 from dprotonet.interpretation.step import Step
 
 CLASSES, COUNT, SIZE = 5, 3, (32, 40)
@@ -24,7 +26,8 @@ PRESETS = {
     "best": preset("best", iterations=9),
     "sampled": preset("sampled", samples=40, block=15, sizes=(4, 6)),
 }
-NAMES = [*PRESETS, *METHODS]
+OTHERS = [*METHODS, "rise", "similarity"]
+NAMES = [*PRESETS, *OTHERS]
 MASKED = list(PRESETS)
 
 
@@ -61,7 +64,35 @@ Explain = Callable[..., list[Explanation]]
 def explainer(name: str, model: nn.Module, batch: int = 32) -> Explain:
     if name in PRESETS:
         return MDM(model, preset=PRESETS[name], internal_batch_size=batch).explain
-    return CAM(model, name, batch=batch).explain
+    if name in METHODS:
+        return CAM(model, name, batch=batch).explain
+    if name == "rise":
+        return Rise(model, samples=40, grid=5, batch=batch).explain
+    return prototypes(model, batch)
+
+
+def prototypes(model: nn.Module, batch: int) -> Explain:
+    """The network as if it had prototypes, whose regions are the places of its feature map."""
+    generator = torch.Generator().manual_seed(3)
+    vectors, weight = (
+        torch.rand(6, 12, generator=generator),
+        torch.rand(CLASSES, 6, generator=generator) - 0.3,
+    )
+
+    def explain(given: Tensor, *nodes: ClassNode) -> list[Explanation]:
+        height, width = -(-given.shape[-2] // 4), -(-given.shape[-1] // 4)
+        maps = SimilarityMaps(
+            model,
+            regions=lambda images: model.get_submodule("features")(images).flatten(2).transpose(1, 2),
+            footprint=torch.eye(height * width).unflatten(1, (height, width)),
+            similarity=lambda regions, wanted: -torch.cdist(regions, wanted),
+            prototypes=vectors,
+            weight=weight,
+            batch=batch,
+        )
+        return maps.explain(given, *nodes)
+
+    return explain
 
 
 def node(model: nn.Module, labels: list[int] = LABELS) -> ClassNode:
@@ -114,19 +145,31 @@ def test_the_hot_places_of_the_raw_map_are_those_of_the_heatmap(name: str, model
         assert (item.heatmap.flatten()[kept][order].diff() >= -1e-6).all()
 
 
-def test_the_network_was_asked_and_the_passes_say_so(name: str, model: Net) -> None:
+def asked(name: str, model: Net, *nodes: ClassNode) -> tuple[int, list[Explanation]]:
+    """How many images the network saw, but for the one that CAMs look for a layer by."""
     seen = 0
 
     def count(_module: nn.Module, inputs: tuple[Tensor]) -> None:
         nonlocal seen
         seen += len(inputs[0])
 
-    handle = model.head.register_forward_pre_hook(count)
-    found = explainer(name, model)(images(), node(model))
+    watched = model.features if name == "similarity" else model.head
+    handle = watched.register_forward_pre_hook(count)
+    found = explainer(name, model)(images(), *nodes)
     handle.remove()
-    looks_for_a_layer = name in METHODS  # on the first image, which is not counted
-    assert found[0].passes.forward * COUNT == seen - looks_for_a_layer
+    return seen - (name in METHODS), found
+
+
+def test_the_network_was_asked_and_the_passes_say_so(name: str, model: Net) -> None:
+    seen, found = asked(name, model, node(model))
+    assert found[0].passes.forward * COUNT == seen
     assert (found[0].passes.backward > 0) == (name in ("paper", "fast", "best", "gradcam", "gradcam++"))
+
+
+def test_the_pass_that_finds_the_class_is_counted(name: str, model: Net) -> None:
+    seen, found = asked(name, model)
+    assert found[0].passes.forward * COUNT == seen
+    assert seen == asked(name, model, node(model))[0] + COUNT
 
 
 def test_without_a_node_the_predicted_class_is_explained(name: str, model: Net) -> None:
@@ -141,6 +184,11 @@ def test_another_class_has_another_map(name: str, model: Net) -> None:
         heatmaps(explainer(name, model)(images(), node(model, [label] * COUNT))) for label in (0, 1)
     )
     assert (first - second).abs().max() > 10 * TOLERANCE
+
+
+def test_nothing_is_printed(name: str, model: Net, capfd: pytest.CaptureFixture[str]) -> None:
+    explainer(name, model)(images(), node(model))
+    assert capfd.readouterr() == ("", "")
 
 
 # ── the same for the same ────────────────────────────────────────────────────────────────────────────
@@ -269,6 +317,7 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize("name", [*PRESETS, *METHODS, "rise"])
 @pytest.mark.parametrize("passes", [0, 1, 2, 3])
 def test_also_after_an_interruption_in_the_network(name: str, model: Net, passes: int) -> None:
     model.head.register_forward_hook(Interrupting(passes))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
 from dprotonet.errors import ComputationError, UserError
@@ -14,6 +15,7 @@ from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ArrayNode, CallableNode, ClassNode, RegionNode
 from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.share import Share
 
 CLASSES = 4
@@ -26,27 +28,6 @@ WITH_GRADIENT = ["paper", "fast"]
 Explain = Callable[..., list[Explanation]]
 
 
-class Net(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2, padding=1),
-            nn.BatchNorm2d(8),
-            nn.ReLU(),
-            nn.Conv2d(8, 8, 3, padding=1),
-        )
-        self.head = nn.Linear(8, CLASSES)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return 20 * self.head(self.features(images).relu().mean(dim=(2, 3)))
-
-
-@pytest.fixture
-def model() -> Net:
-    return Net().eval()
-
-
 @pytest.fixture
 def images() -> Tensor:
     return torch.rand(2, 3, 24, 24, generator=torch.Generator().manual_seed(0)) + 0.1
@@ -56,6 +37,8 @@ def explain(name: str, model: nn.Module | None) -> Explain:
     if name in METHODS:
         assert model is not None
         return CAM(model, name).explain
+    if name == "rise":
+        return Rise(model, samples=30).explain
     return MDM(model, preset=PRESETS[name]).explain
 
 
@@ -78,8 +61,8 @@ def assert_defined(found: list[Explanation], caplog: pytest.LogCaptureFixture) -
         assert shown or any(f"image {row}" in line and "empty" in line for line in warnings(caplog))
 
 
-every = pytest.mark.parametrize("name", [*PRESETS, *METHODS])
-every_preset = pytest.mark.parametrize("name", list(PRESETS))
+every = pytest.mark.parametrize("name", [*PRESETS, *METHODS, "rise"])
+every_masking = pytest.mark.parametrize("name", [*PRESETS, "rise"])
 
 
 # ── images that show nothing ─────────────────────────────────────────────────────────────────────────
@@ -93,7 +76,7 @@ def test_constant_images(
     assert_defined(explain(name, model)(torch.full_like(images, value)), caplog)
 
 
-@every_preset
+@every_masking
 def test_a_blank_image_has_an_empty_map_and_its_neighbour_has_not(
     name: str, images: Tensor, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -107,7 +90,7 @@ def test_a_blank_image_has_an_empty_map_and_its_neighbour_has_not(
     assert not any("image 1" in line for line in warnings(caplog))
 
 
-@every_preset
+@every_masking
 def test_a_node_that_ignores_the_image(name: str, images: Tensor, caplog: pytest.LogCaptureFixture) -> None:
     weight = torch.ones(1, requires_grad=True)
     ignoring: list[Callable[[Tensor], Tensor]] = [
@@ -174,7 +157,7 @@ def test_images_with_values_that_are_not_finite(name: str, value: float, model: 
         explain(name, model)(images)
 
 
-@every_preset
+@every_masking
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_an_activation_that_is_not_finite(name: str, value: float, images: Tensor) -> None:
     """For one of the images, and only when it is masked."""
@@ -201,7 +184,7 @@ def test_a_gradient_that_is_not_finite(name: str, images: Tensor) -> None:
         explain(name, None)(images, rooted)
 
 
-@every_preset
+@every_masking
 def test_an_overflow_in_half_precision(name: str, images: Tensor) -> None:
     model = Net().eval()
     model.head.bias.data += 6e4
@@ -210,7 +193,7 @@ def test_an_overflow_in_half_precision(name: str, images: Tensor) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@every_preset
+@every_masking
 def test_models_and_images_in_half_precision(
     name: str, dtype: torch.dtype, images: Tensor, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,7 +273,7 @@ def test_images_smaller_than_the_masks(
     assert found[0].heatmap.shape == size
 
 
-@every_preset
+@every_masking
 def test_images_of_hardly_a_pixel(name: str, caplog: pytest.LogCaptureFixture) -> None:
     node = CallableNode(lambda given: given[..., 0].mean(dim=(1, 2)))
     for size in ((1, 1), (1, 3), (2, 2)):
@@ -310,6 +293,7 @@ def test_a_node_without_gradient_is_sent_to_the_sampled_preset(name: str, images
         with pytest.raises(UserError, match="no gradient; explain it by the preset 'sampled'"):
             explain(name, None)(images, node)
         assert explain("sampled", None)(images, node)[0].heatmap.max() == 1
+        assert explain("rise", None)(images, node)[0].heatmap.max() == 1
 
 
 @every
@@ -318,7 +302,7 @@ def test_another_number_of_targets(name: str, model: Net, images: Tensor) -> Non
         explain(name, model)(images, ClassNode(model, [0, 1, 2]))
 
 
-@every_preset
+@every_masking
 def test_another_number_of_regions(name: str, images: Tensor) -> None:
     node = RegionNode(lambda given: given.flatten(2).transpose(1, 2), torch.tensor([0]))
     with pytest.raises(UserError, match="1 prototypes for 2 images"):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
@@ -18,24 +19,6 @@ from dprotonet.interpretation.step import Step
 
 COUNT, CLASSES, SIZE = 3, 4, (32, 40)
 FAST = preset("fast", iterations=4, sizes=(5, 7))
-
-
-class Net(nn.Module):
-    def __init__(self, classes: int = CLASSES) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.features = nn.Sequential(
-            nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.Conv2d(8, 12, 3, stride=2, padding=1)
-        )
-        self.head = nn.Linear(12, classes)
-
-    def forward(self, images: Tensor) -> Tensor:
-        return 20 * self.head(self.features(images).relu().mean(dim=(2, 3)))
-
-
-@pytest.fixture
-def model() -> Net:
-    return Net().eval()
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ Their layer need not be named: the deepest one that still has places is found wh
 transformer's tokens are laid out as a map. The package is an extra, `pip install dprotonet[cam]`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from functools import cache
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class CAM:
                 raw=maps[row],
                 masks={},
                 loss=(),
-                passes=Passes(forward, int(self.method.startswith("gradcam"))),
+                passes=Passes(forward + (node is None), int(self.method.startswith("gradcam"))),
                 node=f"logit of class {int(labels[row])}",
                 image=images[row],
                 facts={"preset": self.method},
@@ -88,14 +89,15 @@ class CAM:
         package = _package()
         turned = layout is not None and layout.kind != "first"
         classifier = _Classifier(self.model)
-        cam = getattr(package, METHODS[self.method])(
+        cam = _silent(METHODS[self.method])(
             model=classifier,
             target_layers=[module],
             reshape_transform=layout.channels_first if layout is not None and turned else None,
         )
         cam.batch_size = self.batch
-        if turned and self.method == "ablationcam":  # channels are last there
-            cam.ablation_layer = package.ablation_layer.AblationLayerVit()
+        if self.method == "ablationcam":  # whose default is one layer shared by all, with the last map in it
+            layers = package.ablation_layer
+            cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
         images = images.to(precision(self.model))
         maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
@@ -124,6 +126,36 @@ def _unaltered(model: nn.Module) -> Iterator[None]:
             module._modules.update(layers)
             for key in set(module._forward_hooks) - hooks:
                 del module._forward_hooks[key]
+
+
+class _NoBar:
+    """In the place of tqdm, the module or the function: things are gone through, and nothing is shown."""
+
+    def __call__(self, things: Any, *_arguments: Any, **_settings: Any) -> Any:
+        return things
+
+    tqdm = __call__
+
+
+@cache
+def _silent(name: str) -> Any:
+    """One of the package's classes without its progress bars.
+
+    A subclass of our own: nothing is changed in the package, which others may be using in another thread.
+    """
+    loud = getattr(_package(), name)
+    return type(name, (loud,), {"get_cam_weights": _without_bars(loud.get_cam_weights)})
+
+
+def _without_bars(function: FunctionType) -> Callable[..., Any]:
+    """The same code among the same globals, but for tqdm."""
+    return FunctionType(
+        function.__code__,
+        {**function.__globals__, "tqdm": _NoBar()},
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
 
 
 def _one(cam: Any, image: Tensor, label: int) -> np.ndarray:

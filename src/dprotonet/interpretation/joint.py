@@ -75,13 +75,15 @@ class JointMasks:
         share, plain = Share.of(problem), unit_range(raw)
         if share.wanted.shape[1] > 1:
             return plain
+        heats = torch.stack([plain**exponent for exponent in self.brightness])
+        rows = problem.rows.repeat(len(heats))
+        shown = problem.images.repeat(len(heats), 1, 1, 1) * heats.flatten(0, 1).unsqueeze(1)
+        kept = share(problem.activations(shown, rows), rows)
         best, chosen = torch.full_like(raw[:, 0, 0], -torch.inf), plain
-        for exponent in self.brightness:
-            heat = plain**exponent
-            kept = share(problem.activations(problem.images * heat.unsqueeze(1)), problem.rows)
-            better = (kept > best) & (best < 1)
+        for heat, now in zip(heats, kept.view(len(heats), -1), strict=True):
+            better = (now > best) & (best < 1)
             chosen = torch.where(better[:, None, None], heat, chosen)
-            best = torch.where(better, kept, best)
+            best = torch.where(better, now, best)
         return chosen
 
     def _started(self, problem: Problem) -> tuple[MaskStack, list[Tensor]]:

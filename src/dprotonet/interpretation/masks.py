@@ -52,3 +52,12 @@ def resized(heat: Tensor, size: int) -> Tensor:
         heat.unsqueeze(1), size=(size, size), mode="bilinear", align_corners=False, antialias=True
     )
     return enlarged.squeeze(1)
+
+
+def windows(maps: Tensor, corners: Tensor, size: tuple[int, int]) -> Tensor:
+    """A part of each map (M, h, w), of that size, from its own upper left corner (M, 2): (M, H, W)."""
+    parts = [
+        one[top : top + size[0], left : left + size[1]]
+        for one, (top, left) in zip(maps, corners.tolist(), strict=True)
+    ]
+    return torch.stack(parts)

@@ -164,7 +164,8 @@ class MDM:
         """The task that `steps` works on."""
         batch = self.internal_batch_size if internal_batch_size is None else internal_batch_size
         check_images(images, batch)
-        return Problem(images, self._watched(images, node, batch), batch=batch)
+        watched = self._watched(images, node, batch)
+        return Problem(images, watched, batch=batch, before=int(node is None))
 
     def steps(self, problem: Problem) -> Generator[Step]:
         """Learn the masks, step by step; the model is borrowed while the loop runs."""

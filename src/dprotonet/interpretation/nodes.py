@@ -18,6 +18,7 @@ from dprotonet.interpretation.base import borrowed
 from dprotonet.interpretation.layout import layout_of
 
 Forward = Callable[[Tensor], Tensor]
+Similarity = Callable[[Tensor, Tensor], Tensor]  # vectors (B, R, D), prototypes (P, D) to (B, R, P)
 
 
 @runtime_checkable
@@ -269,6 +270,41 @@ class RegionNode:
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
         vectors = self.regions(images).float()
         return vectors[torch.arange(len(images), device=vectors.device), self.region.to(rows.device)[rows]]
+
+
+class PrototypeNode(_OwnActivation):
+    """The score of one prototype an image, by its number: its greatest similarity to a region, as in Eq. (2).
+
+    `similarity`: region vectors (B, R, D) and prototypes (P, D) to (B, R, P).
+    """
+
+    def __init__(
+        self,
+        regions: Forward,
+        similarity: Similarity,
+        prototypes: Tensor,
+        numbers: Sequence[int] | Tensor,
+        *,
+        model: nn.Module | None = None,
+    ) -> None:
+        self.model = _owner(regions, model)
+        self.regions, self.similarity, self.prototypes = regions, similarity, prototypes.detach().float()
+        self.numbers = torch.as_tensor(numbers, dtype=torch.long).reshape(-1).cpu()
+        for number in self.numbers.tolist():
+            if not 0 <= number < len(prototypes):
+                raise UserError(f"there is no prototype {number}; they are 0 to {len(prototypes) - 1}")
+
+    def name(self, row: int) -> str:
+        return f"prototype {int(self.numbers[row])}"
+
+    def check(self, count: int) -> None:
+        _one_each("prototype", len(self.numbers), count)
+
+    def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        vectors = self.regions(images).float()
+        wanted = self.prototypes.to(vectors.device)[self.numbers.to(rows.device)[rows].to(vectors.device)]
+        pairs = zip(vectors.split(1), wanted.split(1), strict=True)
+        return torch.cat([self.similarity(*pair).amax(dim=1) for pair in pairs])
 
 
 @torch.no_grad()

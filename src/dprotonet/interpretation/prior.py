@@ -37,22 +37,53 @@ def first_guess(problem: Problem, *, zoom: float = 1.0) -> Tensor | None:
     quarters of the image enlarged by it, overlapping, are asked as well and every other one mirrored; their
     answers are laid side by side and added to that of the whole image.
     """
-    whole = _heat(problem, problem.images)
+    views = _views(problem, zoom)
+    shown = torch.cat([view.image.flip(-1) if view.mirrored else view.image for view in views])
+    heat = _heat(problem, shown, problem.rows.repeat(len(views))).unflatten(0, (len(views), problem.count))
+    whole, *parts = (
+        answer.flip(-1) if view.mirrored else answer for view, answer in zip(views, heat, strict=True)
+    )
     if whole.isnan().all():
         return None
-    return whole + _of_parts(problem, zoom) if zoom > 1 else whole
+    return whole + _laid_out(problem, views[1:], parts) if parts else whole
 
 
-def _of_parts(problem: Problem, zoom: float) -> Tensor:
+class View(NamedTuple):
+    """The image (N, C, H, W), or an enlarged part of it whose upper left corner is at `place`."""
+
+    image: Tensor
+    place: tuple[int, int] = (0, 0)
+    large: tuple[int, int] = (0, 0)
+    mirrored: bool = False
+
+
+def _views(problem: Problem, zoom: float) -> list[View]:
+    """The whole image, then its four enlarged quarters."""
+    whole = View(problem.images)
+    if zoom <= 1:
+        return [whole]
     height, width = problem.size
     large = round(height * zoom), round(width * zoom)
     enlarged = upsample(problem.images, large)
-    total = enlarged.new_zeros(problem.count, *large)
-    seen = enlarged.new_zeros(large)
     corners = [(y, x) for y in (0, large[0] - height) for x in (0, large[1] - width)]
-    for number, (top, left) in enumerate(corners):
+    return [
+        whole,
+        *(
+            View(enlarged[..., top : top + height, left : left + width], (top, left), large, bool(number % 2))
+            for number, (top, left) in enumerate(corners)
+        ),
+    ]
+
+
+def _laid_out(problem: Problem, views: list[View], answers: list[Tensor]) -> Tensor:
+    """The answers of the parts side by side, averaged where they overlap and shrunk, (N, H, W)."""
+    height, width = problem.size
+    total = answers[0].new_zeros(problem.count, *views[0].large)
+    seen = answers[0].new_zeros(views[0].large)
+    for view, answer in zip(views, answers, strict=True):
+        top, left = view.place
         place = (..., slice(top, top + height), slice(left, left + width))
-        total[place] += _heat(problem, enlarged[place], mirrored=bool(number % 2)).nan_to_num(0.0)
+        total[place] += answer.nan_to_num(0.0)
         seen[place] += 1
     mean = (total / seen.clamp_min(1)).unsqueeze(1)
     shrunk: Tensor = torch.nn.functional.interpolate(
@@ -61,40 +92,61 @@ def _of_parts(problem: Problem, zoom: float) -> Tensor:
     return shrunk.squeeze(1)
 
 
-def _heat(problem: Problem, images: Tensor, *, mirrored: bool = False) -> Tensor:
-    """The deepest map's answer for one image a row, enlarged to the image, (N, H, W); NaN where none is."""
-    shown = images.flip(-1) if mirrored else images
+def _heat(problem: Problem, images: Tensor, rows: Tensor) -> Tensor:
+    """The deepest map's answer for each image, enlarged to its size, (B, H, W); NaN where there is none."""
     silent = images.new_full(problem.size, torch.nan)
-    heat = []
-    for block, rows in zip(shown.split(problem.batch), problem.rows.split(problem.batch), strict=True):
-        for found in deepest(problem, block, rows):
-            heat.append(silent if found is None else upsample(found.heat.relu(), problem.size))
-    return torch.stack(heat).flip(-1) if mirrored else torch.stack(heat)
+    blocks = problem.blocks(rows)
+    found = [item for block in blocks for item in deepest(problem, images[block], rows[block])]
+    heat = [silent if item is None else upsample(item.heat.relu(), problem.size) for item in found]
+    return torch.stack(heat)[torch.cat(blocks).argsort()]
 
 
 def deepest(problem: Problem, images: Tensor, rows: Tensor) -> list[Found | None]:
     """For each image the last output on the way to the node that influences it from most of its places."""
     with _outputs() as outputs:
         direction = problem.direction(images.detach().requires_grad_(True), rows)
-    shape = (images.shape[-2], images.shape[-1])
-    candidates = [
-        (*entry, layout) for entry in outputs if (layout := layout_of(entry[1], shape, len(images)))
-    ]
     best: list[Found | None] = [None] * len(images)
-    if not candidates or not direction.requires_grad:
+    if not outputs or not direction.requires_grad:
         return best
-    gradients = torch.autograd.grad(
-        direction.sum(), [output for _, output, _ in candidates], allow_unused=True
-    )
     problem.count_backward(len(images))
-    for (module, output, layout), gradient in reversed(list(zip(candidates, gradients, strict=True))):
-        lacking = [row for row, found in enumerate(best) if found is None]
-        if gradient is None or not lacking:
+    for group in _from_the_end(outputs):
+        candidates = _with_places(group, images)
+        if not candidates:
             continue
-        alive, heat = _alive(layout, gradient), layout.places((output.detach() * gradient).float())
-        for row in lacking:
-            best[row] = Found(module, layout, heat[row]) if alive[row] else None
+        gradients = torch.autograd.grad(
+            direction.sum(), [output for _, output, _ in candidates], retain_graph=True, allow_unused=True
+        )
+        for (module, output, layout), gradient in zip(candidates, gradients, strict=True):
+            lacking = [row for row, found in enumerate(best) if found is None]
+            if gradient is None or not lacking:
+                continue
+            alive, heat = _alive(layout, gradient), layout.places((output.detach() * gradient).float())
+            for row in lacking:
+                best[row] = Found(module, layout, heat[row]) if alive[row] else None
+        if None not in best:
+            break
     return best
+
+
+Output = tuple[nn.Module, Tensor]
+
+
+def _from_the_end(outputs: list[Output]) -> Iterator[list[Output]]:
+    """The last few, then twice as many before them, and so on, each group backwards.
+
+    The deepest map is rarely far from the end, and a gradient down to it costs a fraction of one down to the
+    image.
+    """
+    end, size = len(outputs), 4
+    while end > 0:
+        yield outputs[max(0, end - size) : end][::-1]
+        end, size = end - size, 2 * size
+
+
+def _with_places(outputs: list[Output], images: Tensor) -> list[tuple[nn.Module, Tensor, Layout]]:
+    shape = (images.shape[-2], images.shape[-1])
+    found = ((module, output, layout_of(output, shape, len(images))) for module, output in outputs)
+    return [(module, output, layout) for module, output, layout in found if layout is not None]
 
 
 @contextmanager

@@ -15,12 +15,16 @@ from dprotonet.interpretation.base import Passes
 from dprotonet.interpretation.nodes import Forward, Node, precision
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # masks (M, H, W) and rows (M,) to a loss each (M,)
+Score = Callable[[Tensor, Tensor], Tensor]  # activations (B, K) and rows (B,) to a number each (B,)
 
 
 class Problem:
-    """Images (N, C, H, W) as the network wants them, and the node to watch."""
+    """Images (N, C, H, W) as the network wants them, and the node to watch.
 
-    def __init__(self, images: Tensor, node: Node, *, batch: int) -> None:
+    `before` is how often the network saw each image already, to find the node.
+    """
+
+    def __init__(self, images: Tensor, node: Node, *, batch: int, before: int = 0) -> None:
         check_images(images, batch)
         node.check(len(images))
         self.node, self.batch = node, batch
@@ -28,7 +32,7 @@ class Problem:
             self.images = images.detach().float().clone(memory_format=torch.channels_last)
             self.rows = torch.arange(len(images), device=images.device)
         self._dtype = precision(node.model)
-        self._forward = self._backward = 0
+        self._forward, self._backward = before * len(images), 0
 
     @property
     def count(self) -> int:
@@ -75,11 +79,37 @@ class Problem:
             )
         return values
 
+    def blocks(self, rows: Tensor, *, each: int = 1) -> list[Tensor]:
+        """Which of the rows (M,) go through the network together, `each` images a row.
+
+        At most `batch` images. On a CPU, where it costs nothing, images never share a call: a network rounds
+        otherwise for another number of images, and an optimisation makes much of little differences, so that
+        an image in company would get another map than alone.
+        """
+        size = max(1, self.batch // each)
+        places = torch.arange(len(rows), device=rows.device)
+        if rows.device.type != "cpu":
+            return list(places.split(size))
+        return [block for row in rows.unique().tolist() for block in places[rows == row].split(size)]
+
     @torch.no_grad()
-    def activations(self, images: Tensor) -> Tensor:
-        """The node on one image a row, (N, K), without gradient."""
-        blocks = zip(images.split(self.batch), self.rows.split(self.batch), strict=True)
-        return torch.cat([self.activation(block, rows) for block, rows in blocks])
+    def activations(self, images: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The node on images (M, C, H, W) made of the `rows` (default: one of each), (M, K); no gradient."""
+        rows = self.rows if rows is None else rows
+        blocks = self.blocks(rows)
+        found = torch.cat([self.activation(images[block], rows[block]) for block in blocks])
+        return found[torch.cat(blocks).argsort()]
+
+    @torch.no_grad()
+    def answers(self, masks: Tensor, score: Score) -> Tensor:
+        """The score of the node on every image under every mask (M, H, W), without gradient: (M, N)."""
+        rows = self.rows.repeat(len(masks))
+        masking = torch.arange(len(masks), device=rows.device).repeat_interleave(self.count)
+        scores = []
+        for some, which in zip(rows.split(self.batch), masking.split(self.batch), strict=True):
+            masked = self.images[some] * masks[which].unsqueeze(1)
+            scores.append(score(self.activation(masked, some), some))
+        return torch.cat(scores).reshape(len(masks), self.count)
 
     @cached_property
     def wanted(self) -> Tensor:
@@ -95,17 +125,18 @@ class Problem:
     def gradient(self, masks: Tensor, rows: Tensor, loss: Loss, *, each: int) -> tuple[Tensor, Tensor]:
         """Losses (M,) and their gradient in the masks (M, H, W); a mask costs `each` masked images."""
         losses, gradients = [], []
-        block = max(1, self.batch // each)
-        for part, part_rows in zip(masks.detach().split(block), rows.split(block), strict=True):
-            leaf = part.clone().requires_grad_(True)
-            value = loss(leaf, part_rows)
+        blocks = self.blocks(rows, each=each)
+        for block in blocks:
+            leaf = masks.detach()[block].clone().requires_grad_(True)
+            value = loss(leaf, rows[block])
             if not value.requires_grad:
                 raise UserError(f"{self.node.name(0)} has no gradient; explain it by the preset 'sampled'")
             (gradient,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True, materialize_grads=True)
-            self.count_backward(each * len(part))
+            self.count_backward(each * len(block))
             losses.append(value.detach())
-            gradients.append(self._finite(gradient, part_rows, what="gradient"))
-        return torch.cat(losses), torch.cat(gradients)
+            gradients.append(self._finite(gradient, rows[block], what="gradient"))
+        order = torch.cat(blocks).argsort()
+        return torch.cat(losses)[order], torch.cat(gradients)[order]
 
 
 def check_images(images: Tensor, batch: int) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.masks import MaskStack, resized
+from dprotonet.interpretation.masks import MaskStack, resized, windows
 from dprotonet.interpretation.problem import Problem
 from dprotonet.interpretation.share import Share
 from dprotonet.interpretation.step import Step
@@ -54,7 +54,7 @@ class SampledMasks:
         for number in range(1, total + 1):
             count = min(self.block, self.samples - len(shown))
             maskings = self._maskings(count, problem.size, generator).to(problem.images.device)
-            answers = self._kept(problem, share, maskings)
+            answers = problem.answers(maskings, share)
             shown = maskings if number == 1 else torch.cat([shown, maskings])
             kept = answers if number == 1 else torch.cat([kept, answers])
             masks = self._fitted(shown, kept)
@@ -70,22 +70,7 @@ class SampledMasks:
         cell = [math.ceil(side / self.grid) for side in size]
         large = upsample(cells, (cell[0] * (self.grid + 1), cell[1] * (self.grid + 1)))
         shifts = torch.stack([torch.randint(step, (count,), generator=generator) for step in cell], dim=1)
-        parts = [
-            mask[top : top + size[0], left : left + size[1]]
-            for mask, (top, left) in zip(large, shifts.tolist(), strict=True)
-        ]
-        return torch.stack(parts)
-
-    @torch.no_grad()
-    def _kept(self, problem: Problem, share: Share, masks: Tensor) -> Tensor:
-        """How much of each image's activation every mask keeps, (M, N)."""
-        rows = problem.rows.repeat(len(masks))
-        masking = torch.arange(len(masks), device=rows.device).repeat_interleave(problem.count)
-        answers = []
-        for some, which in zip(rows.split(problem.batch), masking.split(problem.batch), strict=True):
-            masked = problem.images[some] * masks[which].unsqueeze(1)
-            answers.append(share(problem.activation(masked, some), some))
-        return torch.cat(answers).reshape(len(masks), problem.count)
+        return windows(large, shifts, size)
 
     def _fitted(self, shown: Tensor, kept: Tensor) -> dict[int, Tensor]:
         """Ridge weights of the places, scaled to [0, 1], by size: (N, s, s)."""

@@ -1,0 +1,127 @@
+"""RISE (Petsiuk et al., 2018): random masks, each weighed by how active the node is under it, summed.
+
+A network that can only be asked is enough. Coarse random grids are enlarged, shifted by a part of a cell and
+laid over the image; what is shown whenever the node is active becomes hot. A rival of MDM, and a dear one: a
+forward pass for every mask and image. The noise of the map falls with the root of their number.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from dprotonet.errors import UserError
+from dprotonet.interpretation.base import Explanation, borrowed, warn_of_empty
+from dprotonet.interpretation.masks import windows
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node
+from dprotonet.interpretation.problem import Problem, check_images
+from dprotonet.interpretation.share import Share
+from dprotonet.ops import unit_range, upsample
+
+_BLOCK_ELEMENTS = 4_000_000  # of the masks that exist at a time: 16 MB
+_ROUNDING = 1e-6  # scores that differ less, relative to their size, differ by rounding only
+
+
+class Rise:
+    """Explains any node by `samples` forward passes an image, and none backward.
+
+    `grid` × `grid` cells are shown with probability `keep` each. The paper takes 4,000 masks (VGG16) or 8,000
+    (ResNet50) of 7 × 7 cells at 0.5, its code 6,000 of 8 × 8 at 0.1. All images of a call see the same masks.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module | None = None,
+        *,
+        samples: int = 1000,
+        grid: int = 8,
+        keep: float = 0.5,
+        seed: int = 0,
+        batch: int = 32,
+    ) -> None:
+        if samples < 1 or grid < 2 or not 0 < keep < 1:
+            raise UserError(
+                f"RISE with {samples} samples, grid {grid}, keep {keep}: "
+                "samples >= 1, grid >= 2 and 0 < keep < 1 are possible"
+            )
+        self.model, self.batch = model, batch
+        self.samples, self.grid, self.keep, self.seed = samples, grid, keep, seed
+
+    def explain(
+        self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None = None
+    ) -> list[Explanation]:
+        """One explanation an image; `node` None watches the probability of the predicted class."""
+        check_images(images, self.batch)
+        problem = Problem(images, self._watched(images, node), batch=self.batch, before=int(node is None))
+        with borrowed(problem.node.model), torch.inference_mode(False), torch.no_grad():
+            raw, steady = self._raw(problem)
+            heatmaps = unit_range(raw).where(~steady[:, None, None], 0.0)
+        warn_of_empty(heatmaps, problem.node.name)
+        return [
+            Explanation(
+                heatmap=heatmaps[row],
+                raw=raw[row],
+                masks={},
+                loss=(),
+                passes=problem.passes,
+                node=problem.node.name(row),
+                image=problem.images[row],
+                facts={"preset": "rise", "settings": self._settings()},
+            )
+            for row in range(problem.count)
+        ]
+
+    def _raw(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Σ score · mask / (samples · keep), (N, H, W), and which images are alike under all masks, (N,)."""
+        score, scores = _Score(problem), []
+        # In double: a map's differences are small beside its mean, and must not depend on the batch.
+        total = problem.images.new_zeros(problem.count, problem.size[0] * problem.size[1]).double()
+        for masks in random_masks(self.samples, problem.size, grid=self.grid, keep=self.keep, seed=self.seed):
+            shown = masks.to(total.device)
+            scores.append(problem.answers(shown, score))
+            total += scores[-1].double().T @ shown.flatten(1).double()
+        raw = (total / (self.samples * self.keep)).float().unflatten(1, problem.size)
+        return raw, _steady(torch.cat(scores))
+
+    def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None) -> Node:
+        if node is not None:
+            return node if isinstance(node, Node) else CallableNode(node, model=self.model)
+        if self.model is None:
+            raise UserError("this Rise has no model; give it one, or pass explain() a node")
+        return ClassNode.predicted(self.model, images, batch=self.batch)
+
+    def _settings(self) -> dict[str, int | float]:
+        return {"samples": self.samples, "grid": self.grid, "keep": self.keep, "seed": self.seed}
+
+
+class _Score:
+    """A number as it is; a vector as the share of it that is kept, for two passes more."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+
+    @cached_property
+    def _share(self) -> Share:
+        return Share.of(self._problem)
+
+    def __call__(self, activation: Tensor, rows: Tensor) -> Tensor:
+        return activation.squeeze(1) if activation.shape[1] == 1 else self._share(activation, rows)
+
+
+def random_masks(count: int, size: tuple[int, int], *, grid: int, keep: float, seed: int) -> Iterator[Tensor]:
+    """`count` masks in [0, 1], in blocks (M, H, W); as in RISE's code, grids are stretched by one cell."""
+    generator = torch.Generator().manual_seed(seed)
+    cells = (torch.rand(count, grid, grid, generator=generator) < keep).float()
+    cell = [math.ceil(side / grid) for side in size]
+    shifts = torch.stack([torch.randint(step, (count,), generator=generator) for step in cell], dim=1)
+    block = max(1, _BLOCK_ELEMENTS // (size[0] * size[1]))
+    for some, corners in zip(cells.split(block), shifts.split(block), strict=True):
+        yield windows(upsample(some, ((grid + 1) * cell[0], (grid + 1) * cell[1])), corners, size)
+
+
+def _steady(scores: Tensor) -> Tensor:
+    """Which images have one score under all masks; scores (M, N) to (N,)."""
+    low, high = scores.amin(dim=0), scores.amax(dim=0)
+    return high - low <= _ROUNDING * torch.maximum(low.abs(), high.abs())

@@ -1,0 +1,166 @@
+"""How the ProtoPNet family explains itself: each place's similarity to a prototype, enlarged to the image.
+
+A region speaks for the places it looks at, its footprint; a place has the mean of the regions that look at
+it, weighed by how much they do. For 1×1 points this is ProtoPNet's own map, and its box is here too. Nothing
+is masked, so nothing is proved: such a map says where vectors are, not what the network's answer rests on.
+The network is reached through callables and tensors only.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from dprotonet.errors import ComputationError, UserError
+from dprotonet.interpretation.base import Box, Explanation, Passes, borrowed, warn_of_empty
+from dprotonet.interpretation.nodes import (
+    ClassNode,
+    Forward,
+    Node,
+    PrototypeNode,
+    Similarity,
+    precision,
+)
+from dprotonet.interpretation.problem import check_images
+from dprotonet.ops import unit_range
+
+_BLOCK_ELEMENTS = 12_000_000  # of regions × prototypes × channels at a time: 48 MB if all are subtracted
+
+
+class SimilarityMaps:
+    """Explains classes and prototypes of a prototype network by one forward pass.
+
+    `regions`: images to region vectors (B, R, D); `footprint` (R, h, w): where each region looks;
+    `similarity`: vectors (B, R, D) and prototypes (P, D) to (B, R, P); `weight` (C, P): the last layer. The
+    map of a class is the sum of the maps of all prototypes that speak for it, times their weights.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        regions: Forward,
+        footprint: Tensor,
+        similarity: Similarity,
+        prototypes: Tensor,
+        weight: Tensor,
+        batch: int = 32,
+    ) -> None:
+        _check(footprint, prototypes, weight)
+        self.model, self.regions, self.similarity, self.batch = model, regions, similarity, batch
+        self.footprint = footprint.detach().float()
+        self.prototypes, self.weight = prototypes.detach().float(), weight.detach().float()
+
+    def explain(self, images: Tensor, node: Node | None = None) -> list[Explanation]:
+        """One explanation an image: of a ClassNode, of a PrototypeNode, or of the predicted class."""
+        check_images(images, self.batch)
+        watched = node if node is not None else self._predicted(images)
+        watched.check(len(images))
+        weights = self._weights(watched)
+        with borrowed(self.model), torch.inference_mode(False), torch.no_grad():
+            raw = torch.cat(list(self._maps(images.detach(), weights)))
+            heatmaps = unit_range(raw)
+        _check_finite(raw, watched)
+        warn_of_empty(heatmaps, watched.name)
+        return [
+            Explanation(
+                heatmap=heatmaps[row],
+                raw=raw[row],
+                masks={},
+                loss=(),
+                passes=Passes(1 + (node is None), 0),
+                node=watched.name(row),
+                image=images[row].detach(),
+                facts={"preset": "similarity"},
+            )
+            for row in range(len(images))
+        ]
+
+    def prototype(self, numbers: list[int] | Tensor) -> PrototypeNode:
+        """The node of one prototype an image, by number."""
+        return PrototypeNode(self.regions, self.similarity, self.prototypes, numbers, model=self.model)
+
+    def _predicted(self, images: Tensor) -> ClassNode:
+        labels = ClassNode.predicted(self.model, images, batch=self.batch).labels
+        return ClassNode(self.model, labels, probability=False)
+
+    def _weights(self, node: Node) -> Tensor:
+        """How much each prototype's map counts for each image, (N, P)."""
+        if isinstance(node, PrototypeNode):
+            return torch.eye(len(self.prototypes), device=self.weight.device)[node.numbers]
+        if not isinstance(node, ClassNode):
+            raise UserError("similarity maps explain classes and prototypes only; use MDM for other nodes")
+        classes = len(self.weight)
+        for label in node.labels.tolist():
+            if not 0 <= label < classes:
+                raise UserError(f"there is no class {label}; the model has classes 0 to {classes - 1}")
+        return self.weight[node.labels.to(self.weight.device)].clamp_min(0)
+
+    def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
+        """Enlarged maps, (b, H, W) for every block of images."""
+        size = (images.shape[-2], images.shape[-1])
+        blocks = images.to(precision(self.model)).split(self.batch)
+        for block, wanted in zip(blocks, weights.split(self.batch), strict=True):
+            vectors = self.regions(block).float()
+            if vectors.ndim != 3 or vectors.shape[1] != len(self.footprint):
+                raise UserError(
+                    f"regions gave {tuple(vectors.shape)}; the footprint has {len(self.footprint)} regions"
+                )
+            with torch.autocast(vectors.device.type, enabled=False):
+                rows = zip(vectors, wanted.to(vectors.device), strict=True)
+                evidence = torch.stack([self._evidence(*row) for row in rows])
+                yield _enlarged(_places(evidence, self.footprint.to(vectors.device)), size)
+
+    def _evidence(self, vectors: Tensor, weights: Tensor) -> Tensor:
+        """Σ weight · similarity of one image's region vectors (R, D), (R,); few prototypes at a time."""
+        total = vectors.new_zeros(len(vectors))
+        wanted = weights.nonzero().flatten()
+        block = max(1, _BLOCK_ELEMENTS // vectors.numel())
+        for start in range(0, len(wanted), block):
+            some = wanted[start : start + block]
+            chosen = self.prototypes.to(vectors.device)[some]
+            total += self.similarity(vectors.unsqueeze(0), chosen).squeeze(0) @ weights[some]
+        return total
+
+
+def percentile_box(heat: Tensor, percentile: float = 95) -> Box:
+    """ProtoPNet's box: the smallest rectangle round all pixels of a map (H, W) at or above a percentile."""
+    if not 0 <= percentile <= 100:
+        raise ValueError(f"a percentile lies in [0, 100], not {percentile}")
+    values = heat.detach().double()
+    kept = values >= values.flatten().quantile(percentile / 100)
+    rows, columns = (kept.any(dim=axis).nonzero().flatten() for axis in (1, 0))
+    return Box(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
+
+
+def _places(evidence: Tensor, footprint: Tensor) -> Tensor:
+    """The mean over the regions that look at a place, (B, h, w); 0 where none does. Evidence (B, R)."""
+    looks = footprint.flatten(1)  # (R, hw)
+    total = looks.sum(dim=0)
+    means = (evidence @ looks / total).where(total > 0, 0.0)
+    return means.unflatten(1, footprint.shape[1:])
+
+
+def _enlarged(maps: Tensor, size: tuple[int, int]) -> Tensor:
+    """Cubic, as ProtoPNet has it: (B, h, w) to (B, H, W)."""
+    enlarged: Tensor = torch.nn.functional.interpolate(
+        maps.unsqueeze(1), size=size, mode="bicubic", align_corners=False
+    )
+    return enlarged.squeeze(1)
+
+
+def _check(footprint: Tensor, prototypes: Tensor, weight: Tensor) -> None:
+    shapes = f"footprint {tuple(footprint.shape)}, prototypes {tuple(prototypes.shape)}"
+    if footprint.ndim != 3 or prototypes.ndim != 2 or 0 in (*footprint.shape, *prototypes.shape):
+        raise UserError(f"{shapes}: they must be (R, h, w) and (P, D)")
+    if weight.ndim != 2 or weight.shape[1] != len(prototypes):
+        raise UserError(f"{shapes}, weight {tuple(weight.shape)}: it must be (C, {len(prototypes)})")
+
+
+def _check_finite(raw: Tensor, node: Node) -> None:
+    wrong = (~torch.isfinite(raw.flatten(1)).all(dim=1)).nonzero().flatten().tolist()
+    if wrong:
+        raise ComputationError(
+            f"the similarity map of {node.name(wrong[0])} is not finite for image {wrong[0]}; "
+            "check its region vectors, or use float32 if the model is in half precision"
+        )
