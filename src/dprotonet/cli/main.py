@@ -19,6 +19,7 @@ COMMANDS = {
     "predict": "classify images and show the evidence",
     "explain": "show where the prototypes that decided are, in the image and in their sources",
     "saliency": "show where any timm classifier, or a trained run, looks",
+    "compare": "measure how faithful and well placed the heatmaps of several methods are",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 

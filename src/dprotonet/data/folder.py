@@ -25,6 +25,7 @@ from dprotonet.errors import UserError
 
 EXTENSIONS = frozenset(["jpg", "jpeg", "png", "bmp", "tif", "tiff", "webp", "gif", "ppm", "pgm"])
 SPLITS = ("train", "val", "test")
+UNKNOWN = "unknown"  # the class of images without classes
 _LAYOUT = (
     "ROOT/train/CLASS/*.jpg and ROOT/test/CLASS/*.jpg (optional: ROOT/val, ROOT/masks/SPLIT/CLASS/NAME.png)"
 )
@@ -50,7 +51,8 @@ class ImageFile:
 
     @property
     def class_name(self) -> str:
-        return PurePosixPath(self.name).parts[1]
+        parts = PurePosixPath(self.name).parts
+        return parts[1] if len(parts) > 2 else UNKNOWN
 
 
 class FolderImages:
@@ -111,6 +113,21 @@ def folder_splits(
         members["train"] = [file for file in members["train"] if file not in aside]
     parts = {split: FolderImages(root, members[split], classes=classes, size=size) for split in SPLITS}
     return Splits(train=parts["train"], val=parts["val"], test=parts["test"], skipped=skipped)
+
+
+def loose_images(root: str | Path, *, size: int = 224, on_progress: Progress | None = None) -> FolderImages:
+    """The images of a folder without classes, at its top level only, all of one unknown class."""
+    root = Path(root)
+    if not root.is_dir():
+        state = "is a file, not a folder" if root.exists() else "does not exist"
+        raise UserError(f"{root} {state}; give a folder of images")
+    found = [ImageFile(_name(root, path)) for path in _children(root) if path.is_file() and _is_image(path)]
+    files, _ = _scan(root, found, on_progress)
+    if not files:
+        raise UserError(
+            f"{root} has no readable image; give a folder of images ({', '.join(sorted(EXTENSIONS))})"
+        )
+    return FolderImages(root, files, classes=[UNKNOWN], size=size)
 
 
 # Finding files

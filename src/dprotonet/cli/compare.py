@@ -1,0 +1,202 @@
+"""`dprotonet compare`: every explainer on the same images, in one table."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.cli.images import check_out
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import ComputationError, UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table as Drawn
+
+    from dprotonet.data.base import ImageData
+    from dprotonet.experiment.classifier import Classifier
+    from dprotonet.experiment.compare.run import Comparison, Failure
+    from dprotonet.experiment.compare.table import Table
+    from dprotonet.metrics.measures import Measure
+
+PLACES = ("DICE", "IOU", "PPV", "sensitivity", "energy", "pointing", "part")
+_ROOMY = 130  # columns of a terminal in which intervals have room
+
+
+@dataclass(frozen=True)
+class CompareArguments:
+    """How faithful and how well placed the heatmaps of several methods are, on the same images."""
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run folder, or timm:NAME[:WEIGHTS]."""
+    out: Path
+    """Folder for tables and pictures; what was measured is kept there, so the same command goes on after a
+    stop."""
+    data: str | None = None
+    """birds, folder:PATH, or images:PATH for a folder of images without classes (default: the run's own)."""
+    split: Literal["train", "val", "test"] = "test"
+    methods: str = "mdm,gradcam,gradcam++,scorecam,ablationcam"
+    """Comma between methods: mdm, mdm:PRESET, gradcam, gradcam++, scorecam, ablationcam, rise, similarity
+    (prototype networks), file:FOLDER (maps of your own, NAME.npy for every image). Random, centre and fake
+    are added as controls."""
+    limit: int | None = None
+    """So many images, drawn from the split; always the same ones (default: all)."""
+    top: float = 0.2
+    """Share of the pixels that is compared with the truth; the paper takes 0.5 for medical images."""
+    keep: float = 0.5
+    """Share of the pixels that AD and AI of the percentile form keep."""
+    steps: int = 28
+    """Steps of deletion and insertion; 224 at 224 pixels is RISE's own."""
+    space: Literal["normalised", "pixels"] = "normalised"
+    """Hidden pixels are zero as the network sees them, or black. It changes AD threefold."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    allow_leaks: bool = False
+    """Go on although the same image is in two splits of --data."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(CompareArguments, words, command="compare")
+    _check(arguments)
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.classifier import Classifier
+    from dprotonet.experiment.compare.files import save_comparison
+    from dprotonet.experiment.compare.table import Table
+
+    classifier = Classifier.open(arguments.model, device=arguments.device)
+    with Reporter(stderr_console()) as reporter:
+        data = _images(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
+        comparison = _comparison(arguments, classifier, data)
+        failures: list[Failure] = []
+        for progress in comparison.run():
+            reporter.advance("comparing", progress.done, progress.total, progress.what)
+            if progress.failure is not None:
+                failures.append(progress.failure)
+                print(f"dprotonet: {_told(progress.failure)}", file=sys.stderr)
+    results = comparison.results(failures)
+    content = save_comparison(comparison, results)
+    if arguments.json:
+        json.dump(content, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        _show(Table.of(results, comparison.protocol), content)
+    _complain_of_idle(comparison, content)
+
+
+def _check(arguments: CompareArguments) -> None:
+    check_out(arguments.out)
+    if arguments.limit is not None and arguments.limit < 1:
+        raise UserError(f"--limit is {arguments.limit}; it must be at least 1")
+    if arguments.steps < 1:
+        raise UserError(f"--steps is {arguments.steps}; it must be at least 1")
+    for name in ("top", "keep"):
+        if not 0 < getattr(arguments, name) < 1:
+            raise UserError(f"--{name} is {getattr(arguments, name)}; it is a share, between 0 and 1")
+
+
+def _images(arguments: CompareArguments, classifier: "Classifier", on_scan: Any) -> "ImageData":
+    """The split to compare on, at the size that the network wants."""
+    from dprotonet.config import DataConfig
+    from dprotonet.experiment.build import build_splits
+    from dprotonet.experiment.evaluation import choose_split
+    from dprotonet.experiment.run_folder import RunFolder
+
+    timm = arguments.model.startswith("timm:")
+    if timm and arguments.data is None:
+        raise UserError("on which images? give --data birds, --data folder:PATH or --data images:PATH")
+    stored = DataConfig() if timm else RunFolder(Path(arguments.model).expanduser()).read_config().data
+    config = replace(
+        stored,
+        data=arguments.data or stored.data,
+        image_size=classifier.size,
+        allow_leaks=stored.allow_leaks or arguments.allow_leaks,
+    )
+    if config.data.startswith("images:"):
+        from dprotonet.data.folder import loose_images
+
+        root = Path(config.data.removeprefix("images:")).expanduser()
+        return loose_images(root, size=classifier.size, on_progress=on_scan)
+    return choose_split(build_splits(config, on_scan), arguments.split)
+
+
+def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "ImageData") -> "Comparison":
+    from dprotonet.experiment.compare.method import CONTROLS, method
+    from dprotonet.experiment.compare.run import Comparison
+    from dprotonet.metrics.faithfulness import RiseProtocol
+    from dprotonet.metrics.measures import Protocol
+
+    asked = [name.strip() for name in _split(arguments.methods) if name.strip()]
+    if not asked:
+        raise UserError("--methods names no method; for example --methods mdm,gradcam")
+    names = dict.fromkeys([*asked, *CONTROLS])
+    return Comparison(
+        classifier,
+        data,
+        [method(name, classifier) for name in names],
+        arguments.out,
+        protocol=Protocol(
+            RiseProtocol(steps=arguments.steps, space=arguments.space), keep=arguments.keep, top=arguments.top
+        ),
+        limit=arguments.limit,
+    )
+
+
+def _split(text: str) -> list[str]:
+    """At commas; a `key=value` belongs to the method before it."""
+    names: list[str] = []
+    for part in text.split(","):
+        if names and "=" in part and ":" not in part:
+            names[-1] += f",{part}"
+        else:
+            names.append(part)
+    return names
+
+
+def _told(failure: "Failure") -> str:
+    return " ".join(f"{failure.method} failed on {failure.image}: {failure.reason}".split())
+
+
+def _complain_of_idle(comparison: "Comparison", content: dict[str, Any]) -> None:
+    """A method without a single map is a failed computation, not a row of gaps."""
+    empty = [row["method"] for row in content["rows"] if not row["images"]]
+    if empty:
+        raise ComputationError(f"{', '.join(empty)} explained no image; the table has the others")
+
+
+def _show(table: "Table", content: dict[str, Any]) -> None:
+    """Faithfulness and localisation one below the other: all columns side by side fit no terminal."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console()
+    console.print(escape(content["network"]), style="bold", soft_wrap=True)
+    placed = [measure for measure in table.measures if measure.name in PLACES]
+    faithful = [measure for measure in table.measures if measure.name not in PLACES]
+    console.print(_drawn(table, faithful, "faithfulness", roomy=console.width >= _ROOMY, cost=True))
+    if placed:
+        console.print(_drawn(table, placed, "localisation", roomy=console.width >= _ROOMY, cost=False))
+    console.print(escape(table.note()), style="dim")
+    for kind, path in content["files"].items():
+        console.print(f"{kind}: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _drawn(table: "Table", measures: "Sequence[Measure]", title: str, *, roomy: bool, cost: bool) -> "Drawn":
+    from rich.markup import escape
+    from rich.table import Table as Drawn
+
+    drawn = Drawn("method", title=title, title_justify="left")
+    for measure in measures:
+        drawn.add_column(f"{measure.name} {'↑' if measure.higher else '↓'}", justify="right")
+    for head in ("seconds", "F / B") * cost:
+        drawn.add_column(head, justify="right")
+    for row in table.rows:
+        texts = ((measure, table.written(row, measure, "{} ± {}" if roomy else "{}")) for measure in measures)
+        cells = [f"[bold]{text}[/bold]" if table.is_best(row, measure) else text for measure, text in texts]
+        prices = [f"{row.seconds:.2f}", f"{row.passes[0]} / {row.passes[1]}"] if cost else []
+        drawn.add_row(escape(row.method), *cells, *prices)
+    return drawn

@@ -1,0 +1,1 @@
+"""Every explainer on the same images, measured alike: `dprotonet compare`."""

@@ -1,0 +1,196 @@
+"""An explainer by the name that a user gives it: `mdm`, `mdm:best`, `mdm:fast,zoom=1`, `gradcam`, `file:DIR`.
+
+Every method gets one case, an image with the class to be explained, and gives its maps. What decides the maps
+is in `settings`, so that stored results are never mixed with those of other settings.
+"""
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dprotonet.data.base import Sample
+from dprotonet.encoder.regions import Regions
+from dprotonet.errors import UserError
+from dprotonet.experiment.classifier import Classifier
+from dprotonet.interpretation.base import Explainer, Explanation, Passes
+from dprotonet.interpretation.cam import CAM
+from dprotonet.interpretation.cam import METHODS as CAMS
+from dprotonet.interpretation.mdm import MDM, Preset, preset
+from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.rise import Rise
+from dprotonet.interpretation.similarity import SimilarityMaps
+from dprotonet.metrics.controls import all_but_one, centre_gaussian, random_maps
+from dprotonet.network import DProtoNet
+from dprotonet.ops import unit_range, upsample
+
+CONTROLS = ("random", "centre", "fake")
+KNOWN = ("mdm", *CAMS, "rise", "similarity", *CONTROLS)
+DEFAULT = ("mdm", *CAMS)
+
+
+class Case(NamedTuple):
+    """One image to be explained, as the network sees it (1, C, H, W), and the label (1,)."""
+
+    place: int  # in the data
+    sample: Sample
+    inputs: Tensor
+    label: Tensor
+
+
+class Found(NamedTuple):
+    """Maps (H, W) of one case: `raw` ranks the pixels, `heatmap` is in [0, 1]."""
+
+    raw: Tensor
+    heatmap: Tensor
+    passes: Passes
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way of explaining, under the name that was asked for."""
+
+    name: str
+    explain: Callable[[Case], Found]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def control(self) -> bool:
+        """Whether it only shows what luck or habit would score."""
+        return self.name in CONTROLS
+
+
+def method(name: str, classifier: Classifier) -> Method:
+    """The method of that name for that network."""
+    kind, _, rest = name.partition(":")
+    if kind == "mdm":
+        return _mdm(name, _preset(rest), classifier)
+    if kind == "file" and rest:
+        return Method(name, _Stored(Path(rest).expanduser()), {"maps": rest})
+    if kind not in KNOWN or rest:
+        known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], file:FOLDER"
+        raise UserError(f"unknown method '{name}'; known: {known}")
+    if kind in CONTROLS:
+        return Method(name, _CONTROL[kind])
+    if kind == "similarity":
+        return _similarity(classifier)
+    if kind == "rise":
+        rise = Rise(classifier.module)
+        settings = {key: value for key, value in vars(rise).items() if isinstance(value, int | float)}
+        return _asked(name, rise, classifier, probability=True, settings=settings)
+    return _asked(name, CAM(classifier.module, kind), classifier, probability=False)
+
+
+def _preset(text: str) -> tuple[str, Preset]:
+    """`best`, `fast,iterations=10`, or nothing for `fast`."""
+    name, *changes = text.split(",") if text else ["fast"]
+    pairs = dict(_value(name, change) for change in changes)
+    return name, preset(name, **pairs)
+
+
+def _value(preset_name: str, change: str) -> tuple[str, Any]:
+    key, equals, value = change.partition("=")
+    try:
+        if not equals:
+            raise ValueError
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        raise UserError(
+            f"mdm:{preset_name},{change}: after the preset come values, such as iterations=10"
+        ) from None
+
+
+def _mdm(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> Method:
+    preset_name, numbers = chosen
+    settings = {"preset": preset_name, **asdict(numbers)}  # type: ignore[call-overload]
+    decoder = MDM(classifier.module, preset=numbers)
+    return _asked(name, decoder, classifier, probability=numbers.probability, settings=settings)
+
+
+def _asked(
+    name: str,
+    explainer: Explainer,
+    classifier: Classifier,
+    *,
+    probability: bool,
+    settings: Mapping[str, Any] | None = None,
+) -> Method:
+    """A method that asks an explainer for the class of the case."""
+
+    def explain(case: Case) -> Found:
+        node = ClassNode(classifier.module, case.label, probability=probability)
+        (found,) = explainer.explain(case.inputs, node)
+        return _found(found)
+
+    return Method(name, explain, settings or {})
+
+
+def _found(explanation: Explanation) -> Found:
+    return Found(explanation.raw.cpu(), explanation.heatmap.cpu(), explanation.passes)
+
+
+def _similarity(classifier: Classifier) -> Method:
+    if not isinstance(classifier.module, DProtoNet):
+        raise UserError(f"method 'similarity' needs a prototype network, and {classifier.name} is none")
+    network = classifier.module
+    measure = network.prototypes.similarity
+
+    def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
+        gap = measure.space(regions).unsqueeze(-2) - measure.space(vectors)
+        return measure.scores(gap.square().sum(dim=-1))
+
+    maps = SimilarityMaps(
+        network,
+        regions=network.encoder,
+        footprint=cast(Regions, network.encoder.regions).footprint(),
+        similarity=similarity,
+        prototypes=network.prototypes.vectors,
+        weight=network.head.weight,
+    )
+    return _asked("similarity", maps, classifier, probability=False)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Maps that somebody else made: FOLDER/NAME.npy for the image NAME.jpg, of any size and number type."""
+
+    folder: Path
+
+    def __call__(self, case: Case) -> Found:
+        path = self.folder / Path(case.sample.name).with_suffix(".npy")
+        raw = upsample(_read_map(path), (case.inputs.shape[-2], case.inputs.shape[-1]))
+        return Found(raw, unit_range(raw), Passes(0, 0))
+
+
+def _read_map(path: Path) -> Tensor:
+    try:
+        values = np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read as an .npy array: {error}") from None
+    if values.ndim != 2 or values.dtype.kind not in "fiub" or not values.size:
+        raise UserError(f"{path} holds {values.dtype} {values.shape}; a map is (H, W) of real numbers")
+    if not np.isfinite(values).all():
+        raise UserError(f"{path} contains NaN or infinite values")
+    return torch.from_numpy(values.astype(np.float32))
+
+
+def _control(maps: Tensor) -> Found:
+    return Found(maps[0], unit_range(maps)[0], Passes(0, 0))
+
+
+def _size(case: Case) -> tuple[int, int]:
+    return case.inputs.shape[-2], case.inputs.shape[-1]
+
+
+_CONTROL: dict[str, Callable[[Case], Found]] = {
+    "random": lambda case: _control(random_maps(1, _size(case), seed=case.place)),
+    "centre": lambda case: _control(centre_gaussian(1, _size(case))),
+    "fake": lambda case: _control(all_but_one(1, _size(case))),
+}

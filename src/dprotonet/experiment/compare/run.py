@@ -1,0 +1,183 @@
+"""The loop of a comparison: every method on every image, measured, kept, and told as it goes.
+
+Images are the outer loop, so that a run that is stopped has compared something. A method that fails on an
+image is reported and the rest goes on; asked again, it tries again.
+"""
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dprotonet import __version__
+from dprotonet.data.base import ImageData, Sample
+from dprotonet.errors import UserError
+from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.compare.method import Case, Found, Method
+from dprotonet.experiment.compare.store import Record, Store
+from dprotonet.metrics.faithfulness import Score
+from dprotonet.metrics.measures import Explained, Protocol, Truth, measured
+
+
+class Failure(NamedTuple):
+    """A method that could not explain an image."""
+
+    method: str
+    image: str
+    reason: str
+
+
+class Progress(NamedTuple):
+    """So many of the pairs of image and method are done; `failure` tells of the last one."""
+
+    done: int
+    total: int
+    what: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class Results:
+    """Everything that was measured: records[method][image index]."""
+
+    records: Mapping[str, Mapping[int, Record]]
+    failures: tuple[Failure, ...]
+    samples: Mapping[int, str]
+    without_truth: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods side by side on the images of one split."""
+
+    classifier: Classifier
+    data: ImageData
+    methods: Sequence[Method]
+    folder: Path
+    protocol: Protocol = field(default_factory=Protocol)
+    limit: int | None = None
+
+    @property
+    def indices(self) -> list[int]:
+        """At most `limit` images, drawn from the split; a larger limit has those of a smaller one."""
+        drawn = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(0))
+        return sorted(drawn[: self.limit].tolist())
+
+    def plan(self) -> dict[str, Any]:
+        """What makes the numbers, but for the methods and the choice of images."""
+        return {
+            "network": self.classifier.name,
+            "weights": _digest(self.classifier),
+            "images": self.data.fingerprint,
+            "size": self.classifier.size,
+            "protocol": self.protocol.facts,
+            "version": __version__,
+        }
+
+    def run(self) -> Iterator[Progress]:
+        """Measure what is missing; `results` has it afterwards."""
+        if not len(self.data):
+            raise UserError("there is no image to compare on")
+        store, total = Store(self.folder), len(self.indices) * len(self.methods)
+        store.open(self.plan(), list(self.methods))
+        for place, index in enumerate(self.indices):
+            case: Case | None = None
+            for number, method in enumerate(self.methods):
+                failure = None
+                if store.read(method, index) is None:
+                    case = case or self.case(index)
+                    failure = self._attempt(store, method, case)
+                yield Progress(
+                    place * len(self.methods) + number + 1, total, f"{method.name} on {place + 1}", failure
+                )
+
+    def results(self, failures: Sequence[Failure] = ()) -> Results:
+        """All that is kept of these methods and images."""
+        store = Store(self.folder)
+        found = {method.name: self._kept(store, method) for method in self.methods}
+        lacking = {index for kept in found.values() for index, record in kept.items() if not record.overlaps}
+        names = {index: self.data.name(index) for index in self.indices}
+        return Results(found, tuple(failures), names, len(lacking))
+
+    def _kept(self, store: Store, method: Method) -> dict[int, Record]:
+        read = ((index, store.read(method, index)) for index in self.indices)
+        return {index: record for index, record in read if record is not None}
+
+    def case(self, index: int) -> Case:
+        """An image as the network sees it, with the class that it predicts."""
+        sample = self.data[index]
+        device = next(self.classifier.module.parameters()).device
+        inputs = self.classifier.normalise(sample.image.unsqueeze(0)).to(device)
+        return Case(index, sample, inputs, _logits(self.classifier, inputs).argmax(dim=1))
+
+    def _attempt(self, store: Store, method: Method, case: Case) -> Failure | None:
+        try:
+            store.write(method, case.place, self._record(method, case))
+        except Exception as error:  # whatever a foreign explainer raises, the others go on
+            return Failure(method.name, case.sample.name, f"{type(error).__name__}: {error}")
+        return None
+
+    def _record(self, method: Method, case: Case) -> Record:
+        start = time.perf_counter()
+        found = method.explain(case)
+        seconds = time.perf_counter() - start
+        _check(found, case)
+        device = case.inputs.device
+        maps = Explained(found.raw.to(device).unsqueeze(0), found.heatmap.to(device).unsqueeze(0))
+        result = measured(
+            _score(self.classifier, case),
+            case.inputs,
+            maps,
+            _truth(case.sample, device),
+            protocol=self.protocol,
+            black=self.classifier.normalise(torch.zeros_like(case.sample.image)[None, :, :1, :1]).to(device),
+        )
+        return Record(
+            values={name: float(values[0]) for name, values in result.values.items()},
+            deletion=result.deletion[0].cpu(),
+            insertion=result.insertion[0].cpu(),
+            overlaps={name: values[0].cpu() for name, values in result.overlaps.items()},
+            seconds=seconds,
+            passes=(found.passes.forward, found.passes.backward),
+            heatmap=found.heatmap.cpu(),
+        )
+
+
+def _check(found: Found, case: Case) -> None:
+    if found.raw.shape != case.inputs.shape[-2:] or found.heatmap.shape != found.raw.shape:
+        raise ValueError(f"a map of {tuple(found.raw.shape)} for an image of {tuple(case.inputs.shape[-2:])}")
+    if not found.raw.isfinite().all() or not found.heatmap.isfinite().all():
+        raise ValueError("the map contains NaN or infinite values")
+
+
+def _truth(sample: Sample, device: torch.device) -> Truth:
+    part = sample.parts.get(sample.deciding_part) if sample.deciding_part else None
+    known = [None if mask is None else mask.to(device).unsqueeze(0) for mask in (sample.truth, part)]
+    return Truth(*known)
+
+
+def _score(classifier: Classifier, case: Case) -> Score:
+    def probability(images: Tensor, rows: Tensor) -> Tensor:
+        return _logits(classifier, images).softmax(dim=1)[:, int(case.label)]
+
+    return probability
+
+
+@torch.no_grad()
+def _logits(classifier: Classifier, images: Tensor) -> Tensor:
+    logits: Tensor = classifier.module(images)
+    return logits.float()
+
+
+def _digest(classifier: Classifier) -> str:
+    """Of all weights, so that results are never mixed with those of another network."""
+    content = hashlib.blake2b(digest_size=8)
+    for name, values in sorted(classifier.module.state_dict().items()):
+        content.update(name.encode())
+        content.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return content.hexdigest()

@@ -1,0 +1,112 @@
+"""What was measured for an image is kept, so that a killed comparison goes on where it was.
+
+    OUT/plan.json                        what is compared: network, images, protocol
+    OUT/done/METHOD/settings.json        what decides the maps of the method
+    OUT/done/METHOD/000123.npz           values, curves, overlaps, time, passes and the heatmap of one image
+
+A folder of another plan is refused, results of a method with other settings are made anew.
+"""
+
+import json
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dprotonet.errors import UserError
+from dprotonet.experiment.compare.method import Method
+from dprotonet.files import whole, write_text
+
+
+class Record(NamedTuple):
+    """One method on one image. Maps are kept as 8-bit pictures of themselves."""
+
+    values: Mapping[str, float]
+    deletion: Tensor  # (steps + 1,)
+    insertion: Tensor
+    overlaps: Mapping[str, Tensor]  # (99,) each, none where there is no truth
+    seconds: float
+    passes: tuple[int, int]
+    heatmap: Tensor  # (H, W) in [0, 1]
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder of one comparison."""
+
+    folder: Path
+
+    def open(self, plan: Mapping[str, Any], methods: list[Method]) -> None:
+        """Claim the folder for this plan; what it holds of the same plan is used again."""
+        path = self.folder / "plan.json"
+        text = json.dumps(plan, ensure_ascii=False, indent=1)
+        if path.exists() and _differences(path, plan):
+            raise UserError(
+                f"{self.folder} holds a comparison with another {', '.join(_differences(path, plan))}; "
+                "name another --out, or remove it"
+            )
+        write_text(path, text)
+        for method in methods:
+            self._open_method(method)
+
+    def _open_method(self, method: Method) -> None:
+        place = self._place(method)
+        path, text = place / "settings.json", json.dumps(dict(method.settings), sort_keys=True, default=list)
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            shutil.rmtree(place, ignore_errors=True)
+            write_text(path, text)
+
+    def _place(self, method: Method) -> Path:
+        return self.folder / "done" / re.sub(r"[^\w.,=+-]", "_", method.name)
+
+    def _path(self, method: Method, index: int) -> Path:
+        return self._place(method) / f"{index:06d}.npz"
+
+    def write(self, method: Method, index: int, record: Record) -> None:
+        arrays: dict[str, Any] = {f"value/{name}": value for name, value in record.values.items()}
+        arrays |= {f"overlap/{name}": values.numpy() for name, values in record.overlaps.items()}
+        arrays |= {"deletion": record.deletion.numpy(), "insertion": record.insertion.numpy()}
+        arrays |= {"seconds": record.seconds, "passes": record.passes}
+        arrays["heatmap"] = (record.heatmap * 255).round().to(torch.uint8).numpy()
+        with whole(self._path(method, index)) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+
+    def read(self, method: Method, index: int) -> Record | None:
+        """None where it is not there yet, or damaged: it is made anew then."""
+        try:
+            with np.load(self._path(method, index), allow_pickle=False) as file:
+                return _record({name: file[name] for name in file.files})
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            return None
+
+
+def _record(arrays: Mapping[str, np.ndarray]) -> Record:
+    def below(prefix: str) -> dict[str, np.ndarray]:
+        return {name.removeprefix(prefix): found for name, found in arrays.items() if name.startswith(prefix)}
+
+    return Record(
+        values={name: float(value) for name, value in below("value/").items()},
+        deletion=torch.from_numpy(arrays["deletion"]),
+        insertion=torch.from_numpy(arrays["insertion"]),
+        overlaps={name: torch.from_numpy(values) for name, values in below("overlap/").items()},
+        seconds=float(arrays["seconds"]),
+        passes=(int(arrays["passes"][0]), int(arrays["passes"][1])),
+        heatmap=torch.from_numpy(arrays["heatmap"]).float() / 255,
+    )
+
+
+def _differences(path: Path, plan: Mapping[str, Any]) -> list[str]:
+    """Keys in which a stored plan is another one."""
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise UserError(f"{path} is damaged; name another --out, or remove the folder") from None
+    wanted = json.loads(json.dumps(plan))
+    return [key for key in wanted if stored.get(key) != wanted[key]]
