@@ -34,14 +34,15 @@ class JointMasks:
     """
 
     sizes: tuple[int, ...] = tuple(range(6, 16))
-    iterations: int = 22
-    rate: float = 0.07
+    iterations: int = 16
+    rate: float = 0.06
     smallest: float = 0.1  # share of the image that is kept or hidden, q
     largest: float = 0.8
     softness: float = 0.05  # how gradually a place passes from hidden to kept, in units of the mask
     hide: float = 1.0  # weight of "without them it is not active" against "they are enough"
     zoom: float = 1.7  # enlargement of the parts that the first guess looks at; 1 for the whole image only
-    trust: float = 0.3  # how fast a place moves that the guess is silent about, against one it points at
+    trust: float = 0.1  # how fast a place moves that the guess is silent about, against one it points at
+    focus: float = 0.3  # what the finished map keeps of a place that the guess is silent about; 1 for all
     brightness: tuple[float, ...] = (1.0, 0.8, 0.65, 0.5)  # exponents that the finished map may take
     start: float = 0.5  # τ, where the network has no map to guess from
     probability: bool = True
@@ -49,13 +50,17 @@ class JointMasks:
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1 or self.iterations < 1 or self.softness <= 0:
             raise UserError(f"{self}: sizes and iterations >= 1 and softness > 0 are possible")
+        if not 0 <= self.focus <= 1 or not 0 <= self.trust <= 1:
+            raise UserError(f"{self}: 0 <= focus <= 1 and 0 <= trust <= 1 are possible")
         if not 0 < self.smallest <= self.largest < 1:
             raise UserError(f"{self}: 0 < smallest <= largest < 1 is possible")
 
     def steps(self, problem: Problem) -> Generator[Step]:
         share = Share.of(problem)
         share.warn(problem)
-        stack, speeds = self._started(problem)
+        guess = self._guess(problem)
+        stack, speeds = self._started(guess)
+        weight = torch.where(guess.isnan(), 1.0, self.focus + (1 - self.focus) * guess)
         descent = SharedDescent(stack.parameters, rate=self.rate, speeds=speeds)
         references = (blurred(problem.images), torch.zeros_like(problem.images))
         for number in range(1, self.iterations + 1):
@@ -63,7 +68,7 @@ class JointMasks:
             loss = self._descend(problem, stack, share, references[number % 2], size)
             descent.step()
             stack.clamp()
-            raw = stack.enlarged(problem.size).detach().sum(dim=0)
+            raw = weight * stack.enlarged(problem.size).detach().sum(dim=0)
             yield Step(number, self.iterations, loss, stack.detached(), raw)
 
     @torch.no_grad()
@@ -86,14 +91,19 @@ class JointMasks:
             best = torch.where(better, now, best)
         return chosen
 
-    def _started(self, problem: Problem) -> tuple[MaskStack, list[Tensor]]:
-        """Masks as the first guess has them, and how fast each of their places may move."""
+    def _guess(self, problem: Problem) -> Tensor:
+        """Where the network seems to look (N, H, W), at most 1; all NaN for an image without a guess."""
         guess = first_guess(problem, zoom=self.zoom)
         if guess is None:
-            guess = problem.images.new_full((problem.count, *problem.size), torch.nan)
-        silent = guess.isnan().any(dim=(-2, -1))[:, None, None]
+            return problem.images.new_full((problem.count, *problem.size), torch.nan)
+        silent = guess.isnan().any(dim=(-2, -1), keepdim=True)
         peak = guess.amax(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(guess.dtype).tiny)
-        seen = {size: resized(guess / peak, size).clamp(0, 1) for size in self.sizes}
+        return torch.where(silent, torch.nan, guess / peak).detach()
+
+    def _started(self, guess: Tensor) -> tuple[MaskStack, list[Tensor]]:
+        """Masks as the guess has them, and how fast each of their places may move."""
+        silent = guess.isnan().any(dim=(-2, -1), keepdim=True)
+        seen = {size: resized(guess, size).clamp(0, 1) for size in self.sizes}
         speeds = [torch.where(silent, 1.0, self.trust + (1 - self.trust) * heat) for heat in seen.values()]
         return MaskStack({size: torch.where(silent, self.start, heat) for size, heat in seen.items()}), speeds
 

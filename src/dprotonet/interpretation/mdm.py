@@ -28,7 +28,7 @@ from dprotonet.interpretation.step import Step
 PRESETS: dict[str, "Preset"] = {
     "paper": SeparateMasks(),
     "fast": JointMasks(),
-    "best": JointMasks(iterations=90, rate=0.035),
+    "best": JointMasks(iterations=60, rate=0.04),
     "sampled": SampledMasks(),
 }
 _CLASS_TARGETS = ("ClassifierOutputTarget", "ClassifierOutputSoftmaxTarget")  # grad-cam's that name a class
