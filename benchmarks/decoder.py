@@ -8,8 +8,9 @@ Every method explains the same images for the same node. Columns: deletion and i
 class = prediction), AD and AI with the soft map, AD50 and AI50 with the top half of the pixels kept, all in
 the network's normalised space; with truth also DICE, IOU, PPV, sensitivity of the top fifth, energy share and
 pointing. Random, centred and all-but-one maps are printed as controls. `--part tune` takes every other image,
-`held` the rest: settings were chosen on `tune`. A preset may be changed, `--methods fast fast:zoom=1`; what
-comes first is compared with the others. Prints a table on stderr and one JSON object on stdout.
+`held` the rest: settings were chosen on `tune`, so a run on `all` says the held half apart. A preset may be
+changed, `--methods fast fast:zoom=1`; what comes first is compared with the others. `--keep DIR` keeps every
+map and uses it again, so that a stopped run goes on. Prints a table on stderr and one JSON object on stdout.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -32,26 +33,19 @@ from dprotonet.config import DataConfig
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.model import Model
-from dprotonet.interpretation.base import Explanation
+from dprotonet.files import whole
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.metrics.comparison import paired_bootstrap
 from dprotonet.metrics.controls import all_but_one, centre_gaussian, random_maps
-from dprotonet.metrics.faithfulness import (
-    RiseProtocol,
-    Score,
-    area_under,
-    average_drop,
-    average_increase,
-    deletion_curves,
-    explained_images,
-    insertion_curves,
-)
-from dprotonet.metrics.localization import energy_share, overlap, pointing, top_share
+from dprotonet.metrics.faithfulness import Score
+from dprotonet.metrics.measures import Explained, Protocol, Truth
+from dprotonet.metrics.measures import measured as all_measures
 from dprotonet.ops import unit_range
 
-SMALLER_IS_BETTER = ("deletion", "AD", "AD50")
+PROTOCOL = Protocol()
+SMALLER_IS_BETTER = tuple(measure.name for measure in PROTOCOL.measures if not measure.higher)
 CONTROLS = ("random", "centre", "all but one")
 
 
@@ -94,27 +88,55 @@ class Maps:
     passes: tuple[int, int] = (0, 0)
 
 
-def explained(subject: Subject, method: str) -> Maps:
+def explained(subject: Subject, method: str, keep: Path | None) -> Maps:
     """Maps of a method for all images, one by one, as a user would ask for them."""
-    found: list[Explanation] = []
-    seconds = []
+    found = []
     explainer = _explainer(subject, method)
     for row in range(len(subject.images)):
-        node = ClassNode(
-            subject.model, subject.labels[row : row + 1], probability=_watches_probability(subject, method)
-        )
-        start = time.perf_counter()
-        found += explainer.explain(subject.images[row : row + 1], node)
-        seconds.append(time.perf_counter() - start)
+        path = keep / method.replace(":", "-") / f"{row:04d}.npz" if keep is not None else None
+        found.append(_kept(path) or _one(subject, method, explainer, row))
+        if path is not None:
+            _store(path, found[-1])
         print(f"\r{method}: {row + 1}/{len(subject.images)}", end="", file=sys.stderr, flush=True)
     print("\r" + " " * 40, end="\r", file=sys.stderr)
-    maps = Maps(
+    return Maps(
         torch.stack([item.raw for item in found]),
         torch.stack([item.heatmap for item in found]),
-        tuple(seconds),
-        tuple(found[0].passes),
+        tuple(item.seconds for item in found),
+        found[0].passes,
     )
-    return maps
+
+
+class One(NamedTuple):
+    """The maps of one image and what they cost."""
+
+    raw: Tensor
+    heatmap: Tensor
+    seconds: float
+    passes: tuple[int, int]
+
+
+def _one(subject: Subject, method: str, explainer: MDM | CAM, row: int) -> One:
+    labels = subject.labels[row : row + 1]
+    node = ClassNode(subject.model, labels, probability=_watches_probability(subject, method))
+    start = time.perf_counter()
+    (found,) = explainer.explain(subject.images[row : row + 1], node)
+    return One(found.raw, found.heatmap, time.perf_counter() - start, tuple(found.passes))
+
+
+def _kept(path: Path | None) -> One | None:
+    if path is None or not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as file:
+        maps = torch.from_numpy(file["raw"]), torch.from_numpy(file["heatmap"])
+        return One(*maps, float(file["seconds"]), tuple(file["passes"].tolist()))
+
+
+def _store(path: Path, one: One) -> None:
+    with whole(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(
+            file, raw=one.raw.numpy(), heatmap=one.heatmap.numpy(), seconds=one.seconds, passes=one.passes
+        )
 
 
 def _preset(method: str) -> Preset | None:
@@ -151,33 +173,12 @@ def control(subject: Subject, name: str) -> Maps:
 
 
 def columns(subject: Subject, maps: Maps) -> dict[str, Tensor]:
-    """Every metric, one value an image."""
-    score, images, rows = subject.score(), subject.images, torch.arange(len(subject.images))
-    protocol = RiseProtocol()
-
-    def of(pictures: Tensor) -> Tensor:
-        return torch.cat([score(a, b) for a, b in zip(pictures.split(32), rows.split(32), strict=True)])
-
-    before = of(images)
-    soft = of(explained_images(images, maps.heatmaps, keep=None))
-    half = of(explained_images(images, maps.raw, keep=0.5))
-    found = {
-        "deletion": area_under(deletion_curves(score, images, maps.raw, protocol=protocol)),
-        "insertion": area_under(insertion_curves(score, images, maps.raw, protocol=protocol)),
-        "AD": average_drop(before, soft),
-        "AI": average_increase(before, soft),
-        "AD50": average_drop(before, half),
-        "AI50": average_increase(before, half),
-    }
-    if subject.truth is not None:
-        found |= dict(overlap(top_share(maps.raw, 0.2), subject.truth)._asdict())
-        found |= {
-            "energy": energy_share(maps.heatmaps, subject.truth),
-            "pointing": pointing(maps.raw, subject.truth).float(),
-        }
-    if subject.part is not None:
-        found["heat on part"] = energy_share(maps.heatmaps, subject.part)
-    return found
+    """Every metric, one value an image; those that need a truth only where there is one."""
+    truth = Truth(subject.truth, subject.part)
+    found = all_measures(
+        subject.score(), subject.images, Explained(maps.raw, maps.heatmaps), truth, protocol=PROTOCOL
+    )
+    return {name: values for name, values in found.values.items() if not values.isnan().all()}
 
 
 def compared(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Any]:
@@ -208,11 +209,21 @@ def table(rows: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def measured(subject: Subject, methods: list[str], keep: Path | None) -> dict[str, Any]:
+def _held_half(held: dict[str, dict[str, Tensor]], methods: list[str]) -> dict[str, Any]:
+    """The same for the images that no setting was chosen on."""
+    means = {method: {name: mean(column) for name, column in found.items()} for method, found in held.items()}
+    ours = held[methods[0]]
+    return {
+        "held rows": means,
+        "held compared": {f"{methods[0]} vs {name}": compared(ours, held[name]) for name in methods[1:]},
+    }
+
+
+def measured(subject: Subject, methods: list[str], *, keep: Path | None, part: str) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     values: dict[str, dict[str, Tensor]] = {}
     for method in (*CONTROLS, *methods):
-        maps = control(subject, method) if method in CONTROLS else explained(subject, method)
+        maps = control(subject, method) if method in CONTROLS else explained(subject, method, keep)
         values[method] = columns(subject, maps)
         rows[method] = {
             "mean": {name: mean(column) for name, column in values[method].items()},
@@ -220,16 +231,21 @@ def measured(subject: Subject, methods: list[str], keep: Path | None) -> dict[st
             "passes": maps.passes,
         }
         print(table({method: rows[method]}), file=sys.stderr, flush=True)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            np.save(keep / f"{method.replace(':', '-')}.npy", maps.raw.numpy())
     print(table(rows), file=sys.stderr)
+    held = {
+        method: {name: column[1::2] for name, column in found.items()} for method, found in values.items()
+    }
     ours = methods[0]
     rivals = [method for method in methods[1:] if method in METHODS]
     return {
         "images": len(subject.images),
         "rows": rows,
+        "values": {
+            method: {name: [round(value, 6) for value in column.tolist()] for name, column in found.items()}
+            for method, found in values.items()
+        },
         "compared": {f"{ours} vs {name}": compared(values[ours], values[name]) for name in methods[1:]},
+        **(_held_half(held, methods) if part == "all" else {}),
         "time ratio": {name: rows[ours]["seconds"] / rows[name]["seconds"] for name in methods[1:]},
         "first in": [
             name
@@ -296,7 +312,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", choices=("tune", "held", "all"), default="held")
     parser.add_argument("--count", type=int, default=8)
     parser.add_argument("--methods", nargs="+", default=["fast", *METHODS])
-    parser.add_argument("--keep", type=Path, help="folder for the raw maps as .npy")
+    parser.add_argument("--keep", type=Path, help="folder in which maps are kept and found again")
     return parser.parse_args()
 
 
@@ -304,9 +320,9 @@ def main() -> None:
     keep_freed_memory()
     options = arguments()
     subject = imagenet(options) if options.images else located(options)
-    result = measured(subject, options.methods, options.keep)
+    result = measured(subject, options.methods, keep=options.keep, part=options.part)
     settings = {key: str(value) if isinstance(value, Path) else value for key, value in vars(options).items()}
-    facts = {"protocol": RiseProtocol().name, "space": "normalised", "threads": torch.get_num_threads()}
+    facts = {"protocol": PROTOCOL.facts, "threads": torch.get_num_threads()}
     print(json.dumps({"benchmark": "decoder", "settings": settings | facts, **result}))
 
 
