@@ -43,7 +43,7 @@ class JointMasks:
     zoom: float = 1.7  # enlargement of the parts that the first guess looks at; 1 for the whole image only
     trust: float = 0.1  # how fast a place moves that the guess is silent about, against one it points at
     focus: float = 0.3  # what the finished map keeps of a place that the guess is silent about; 1 for all
-    brightness: tuple[float, ...] = (1.0, 0.8, 0.65, 0.5)  # exponents that the finished map may take
+    brightness: tuple[float, ...] = (1.0, 0.75, 0.55, 0.4, 0.3)  # exponents that the finished map may take
     start: float = 0.5  # τ, where the network has no map to guess from
     probability: bool = True
 
