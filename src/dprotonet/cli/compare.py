@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import tyro
 
@@ -60,6 +60,19 @@ class CompareArguments:
     """Where to compute, such as cuda (default: the CPU)."""
 
 
+class Source(Protocol):
+    """What a command must say for its network and images to be found."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def data(self) -> str | None: ...
+    @property
+    def split(self) -> str: ...
+    @property
+    def allow_leaks(self) -> bool: ...
+
+
 def main(words: list[str]) -> None:
     arguments = parsed(CompareArguments, words, command="compare")
     _check(arguments)
@@ -70,7 +83,7 @@ def main(words: list[str]) -> None:
 
     classifier = Classifier.open(arguments.model, device=arguments.device)
     with Reporter(stderr_console()) as reporter:
-        data = _images(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
+        data = images_of(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
         comparison = _comparison(arguments, classifier, data)
         failures: list[Failure] = []
         for progress in comparison.run():
@@ -99,7 +112,7 @@ def _check(arguments: CompareArguments) -> None:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it is a share, between 0 and 1")
 
 
-def _images(arguments: CompareArguments, classifier: "Classifier", on_scan: Any) -> "ImageData":
+def images_of(arguments: "Source", classifier: "Classifier", on_scan: Any) -> "ImageData":
     """The split to compare on, at the size that the network wants."""
     from dprotonet.config import DataConfig
     from dprotonet.experiment.build import build_splits
@@ -127,34 +140,33 @@ def _images(arguments: CompareArguments, classifier: "Classifier", on_scan: Any)
 def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "ImageData") -> "Comparison":
     from dprotonet.experiment.compare.method import CONTROLS, method
     from dprotonet.experiment.compare.run import Comparison
+    from dprotonet.metrics import measures
     from dprotonet.metrics.faithfulness import RiseProtocol
-    from dprotonet.metrics.measures import Protocol
 
-    asked = [name.strip() for name in _split(arguments.methods) if name.strip()]
-    if not asked:
-        raise UserError("--methods names no method; for example --methods mdm,gradcam")
-    names = dict.fromkeys([*asked, *CONTROLS])
+    names = dict.fromkeys([*method_names(arguments.methods), *CONTROLS])
     return Comparison(
         classifier,
         data,
         [method(name, classifier) for name in names],
         arguments.out,
-        protocol=Protocol(
+        protocol=measures.Protocol(
             RiseProtocol(steps=arguments.steps, space=arguments.space), keep=arguments.keep, top=arguments.top
         ),
         limit=arguments.limit,
     )
 
 
-def _split(text: str) -> list[str]:
-    """At commas; a `key=value` belongs to the method before it."""
+def method_names(text: str) -> list[str]:
+    """At commas, each once; a `key=value` belongs to the method before it."""
     names: list[str] = []
-    for part in text.split(","):
+    for part in filter(None, map(str.strip, text.split(","))):
         if names and "=" in part and ":" not in part:
             names[-1] += f",{part}"
         else:
             names.append(part)
-    return names
+    if not names:
+        raise UserError("--methods names no method; for example --methods mdm,gradcam")
+    return list(dict.fromkeys(names))
 
 
 def _told(failure: "Failure") -> str:

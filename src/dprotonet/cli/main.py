@@ -20,6 +20,7 @@ COMMANDS = {
     "explain": "show where the prototypes that decided are, in the image and in their sources",
     "saliency": "show where any timm classifier, or a trained run, looks",
     "compare": "measure how faithful and well placed the heatmaps of several methods are",
+    "sanity": "check that heatmaps change when the network's weights become random",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 

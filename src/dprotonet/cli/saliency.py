@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dprotonet.experiment.classifier import Classifier
     from dprotonet.experiment.saliency import Saliency
 
-Method = Literal["mdm", "gradcam", "gradcam++", "scorecam", "ablationcam"]
+Method = Literal["mdm", "gradcam", "gradcam++", "scorecam", "ablationcam", "rise", "similarity"]
 _ON_A_SHEET = 24  # images
 
 
@@ -33,7 +33,7 @@ class SaliencyArguments:
     model: str | None = None
     """timm:NAME[:WEIGHTS], where WEIGHTS is imagenet (default), packaged, none or a file; or a run folder."""
     method: Method = "mdm"
-    """The decoder, or one of its rivals."""
+    """The decoder, or one of its rivals; similarity is for runs only."""
     preset: Preset = "fast"
     """How mdm learns its masks; sampled needs no gradients, paper is the paper's own and slow."""
     iterations: int | None = None

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.explainers import RIVALS, rival, watches_probability
 from dprotonet.experiment.image_like import ImageLike, name_of, picture, several
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.cam import CAM
-from dprotonet.interpretation.cam import METHODS as RIVALS
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.interpretation.step import Step
@@ -96,7 +95,8 @@ def _explained(
         decoder = MDM(classifier.module, preset=preset)
         node = ClassNode(classifier.module, labels, probability=decoder.preset.probability)
         return decoder.explain(inputs, node, on_step=meter.step)
-    found = CAM(classifier.module, method).explain(inputs, ClassNode(classifier.module, labels))
+    node = ClassNode(classifier.module, labels, probability=watches_probability(method))
+    found = rival(method, classifier).explain(inputs, node)
     meter.finish()
     return found
 

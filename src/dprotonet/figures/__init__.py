@@ -12,6 +12,7 @@ from dprotonet.figures.curve import training_curve
 from dprotonet.figures.evidence_sheet import EvidenceRow, evidence_sheet, stack
 from dprotonet.figures.explanation_sheet import ExplanationRow, explanation_sheet
 from dprotonet.figures.faithfulness_curves import faithfulness_curves
+from dprotonet.figures.forgetting import forgetting_curves
 from dprotonet.figures.outline import outlined
 from dprotonet.figures.overlap_sweep import overlap_sweep
 from dprotonet.figures.overlay import contact_sheet, heatmap_blend, masked_image, overlay
@@ -27,6 +28,7 @@ __all__ = [
     "evidence_sheet",
     "explanation_sheet",
     "faithfulness_curves",
+    "forgetting_curves",
     "heatmap_blend",
     "masked_image",
     "method_sheet",

@@ -101,7 +101,7 @@ def draw_means(axes: "Axes", means: Mapping[str, Mean], *, span: tuple[int, int]
     for name, style in styles_of(means).items():
         mean = means[name]
         places = torch.linspace(*span, len(mean.values))
-        if mean.count and band:
+        if mean.count and band and not is_control(name):
             _draw_band(axes, places, mean, style)
         if mean.count:
             axes.add_line(style.line(places, mean.values))

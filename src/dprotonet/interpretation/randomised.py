@@ -25,7 +25,9 @@ class Stage(NamedTuple):
 
 
 @torch.no_grad()
-def cascade(model: nn.Module, *, seed: int, images: Tensor | None = None) -> Iterator[Stage]:
+def cascade(
+    model: nn.Module, *, seed: int, images: Tensor | None = None, stages: int | None = None
+) -> Iterator[Stage]:
     """Copies of the model, each with one more random layer, the last layer first; `model` is left alone.
 
     A layer is a module with parameters of its own. Layers are taken in the reverse order of registration; for
@@ -36,19 +38,34 @@ def cascade(model: nn.Module, *, seed: int, images: Tensor | None = None) -> Ite
     BatchNorm's running statistics describe activations that no longer exist. They are reset with their layer,
     to 0 and 1; but then, as with the old ones, the signal may die away in a deep network, whose map is noise
     for that reason alone. With `images` (N, C, H, W), a dozen or so, they are measured on these instead.
-    Other buffers stay.
+    Other buffers stay. `stages` yields so many of the copies, evenly spread, the last one among them.
     """
     forgetful, forgotten = deepcopy(model), []
     generator = torch.Generator().manual_seed(seed)
-    for name, layer in reversed(list(forgetful.named_modules())):
-        own = list(layer.named_parameters(recurse=False))
-        if not own:
-            continue
+    layers = [
+        (name, layer)
+        for name, layer in reversed(list(forgetful.named_modules()))
+        if list(layer.parameters(recurse=False))
+    ]
+    shown = _spread(len(layers), stages)
+    for place, (name, layer) in enumerate(layers):
         _forget(layer, int(torch.randint(2**31, (), generator=generator)))
         forgotten.append(layer)
+        if place not in shown:
+            continue
         if images is not None:
             _measure(forgetful, [norm for norm in forgotten if isinstance(norm, _BatchNorm)], images)
-        yield Stage(name or ", ".join(key for key, _ in own), deepcopy(forgetful))
+        own = ", ".join(key for key, _ in layer.named_parameters(recurse=False))
+        yield Stage(name or own, deepcopy(forgetful))
+
+
+def _spread(count: int, stages: int | None) -> set[int]:
+    """Places of `stages` of so many layers; the first and the last are among them."""
+    if stages is None or stages >= count:
+        return set(range(count))
+    if stages == 1:
+        return {count - 1}
+    return {round(number * (count - 1) / (stages - 1)) for number in range(stages)}
 
 
 def _forget(layer: nn.Module, seed: int) -> None:

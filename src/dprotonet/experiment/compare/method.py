@@ -8,30 +8,24 @@ import ast
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dprotonet.data.base import Sample
-from dprotonet.encoder.regions import Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.explainers import RIVALS, rival, watches_probability
 from dprotonet.interpretation.base import Explainer, Explanation, Passes
-from dprotonet.interpretation.cam import CAM
-from dprotonet.interpretation.cam import METHODS as CAMS
 from dprotonet.interpretation.mdm import MDM, Preset, preset
 from dprotonet.interpretation.nodes import ClassNode
-from dprotonet.interpretation.rise import Rise
-from dprotonet.interpretation.similarity import SimilarityMaps
 from dprotonet.metrics.controls import all_but_one, centre_gaussian, random_maps
-from dprotonet.network import DProtoNet
 from dprotonet.ops import unit_range, upsample
 
 CONTROLS = ("random", "centre", "fake")
-KNOWN = ("mdm", *CAMS, "rise", "similarity", *CONTROLS)
-DEFAULT = ("mdm", *CAMS)
+KNOWN = ("mdm", *RIVALS, *CONTROLS)
 
 
 class Case(NamedTuple):
@@ -77,13 +71,9 @@ def method(name: str, classifier: Classifier) -> Method:
         raise UserError(f"unknown method '{name}'; known: {known}")
     if kind in CONTROLS:
         return Method(name, _CONTROL[kind])
-    if kind == "similarity":
-        return _similarity(classifier)
-    if kind == "rise":
-        rise = Rise(classifier.module)
-        settings = {key: value for key, value in vars(rise).items() if isinstance(value, int | float)}
-        return _asked(name, rise, classifier, probability=True, settings=settings)
-    return _asked(name, CAM(classifier.module, kind), classifier, probability=False)
+    explainer = rival(kind, classifier)
+    settings = {key: value for key, value in vars(explainer).items() if isinstance(value, int | float)}
+    return _asked(name, explainer, classifier, probability=watches_probability(kind), settings=settings)
 
 
 def _preset(text: str) -> tuple[str, Preset]:
@@ -118,7 +108,7 @@ def _asked(
     classifier: Classifier,
     *,
     probability: bool,
-    settings: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any],
 ) -> Method:
     """A method that asks an explainer for the class of the case."""
 
@@ -127,32 +117,11 @@ def _asked(
         (found,) = explainer.explain(case.inputs, node)
         return _found(found)
 
-    return Method(name, explain, settings or {})
+    return Method(name, explain, settings)
 
 
 def _found(explanation: Explanation) -> Found:
     return Found(explanation.raw.cpu(), explanation.heatmap.cpu(), explanation.passes)
-
-
-def _similarity(classifier: Classifier) -> Method:
-    if not isinstance(classifier.module, DProtoNet):
-        raise UserError(f"method 'similarity' needs a prototype network, and {classifier.name} is none")
-    network = classifier.module
-    measure = network.prototypes.similarity
-
-    def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
-        gap = measure.space(regions).unsqueeze(-2) - measure.space(vectors)
-        return measure.scores(gap.square().sum(dim=-1))
-
-    maps = SimilarityMaps(
-        network,
-        regions=network.encoder,
-        footprint=cast(Regions, network.encoder.regions).footprint(),
-        similarity=similarity,
-        prototypes=network.prototypes.vectors,
-        weight=network.head.weight,
-    )
-    return _asked("similarity", maps, classifier, probability=False)
 
 
 @dataclass(frozen=True)

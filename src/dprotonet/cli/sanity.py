@@ -1,0 +1,92 @@
+"""`dprotonet sanity`: do the heatmaps change when the network's weights are drawn anew?"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.cli.compare import images_of, method_names
+from dprotonet.cli.images import check_out
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+
+@dataclass(frozen=True)
+class SanityArguments:
+    """Rank correlation of heatmaps with those of the intact network, while its layers become random."""
+
+    model: Annotated[str, tyro.conf.Positional]
+    """A run folder, or timm:NAME[:WEIGHTS]."""
+    out: Path
+    """Folder for sanity.json and sanity.png."""
+    data: str | None = None
+    """birds, folder:PATH, or images:PATH for a folder of images without classes (default: the run's own)."""
+    split: Literal["train", "val", "test"] = "test"
+    methods: str = "mdm,gradcam"
+    """Comma between methods, as of `dprotonet compare`."""
+    limit: int = 4
+    """So many images, drawn from the split."""
+    stages: int = 8
+    """States of forgetting, from the last layer to the first."""
+    seed: int = 0
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    allow_leaks: bool = False
+    """Go on although the same image is in two splits of --data."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(SanityArguments, words, command="sanity")
+    check_out(arguments.out)
+    for name in ("limit", "stages"):
+        if getattr(arguments, name) < 1:
+            raise UserError(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.classifier import Classifier
+    from dprotonet.experiment.compare.method import method
+    from dprotonet.experiment.sanity import SanityCheck
+    from dprotonet.files import write_text
+
+    classifier = Classifier.open(arguments.model, device=arguments.device)
+    names = method_names(arguments.methods)
+    for name in names:
+        method(name, classifier)  # unknown ones are better found before the work
+    with Reporter(stderr_console()) as reporter:
+        data = images_of(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
+        check = SanityCheck(
+            classifier, data, names, limit=arguments.limit, stages=arguments.stages, seed=arguments.seed
+        )
+        for done, total in check.run():
+            reporter.advance("forgetting", done, total)
+    content = {**check.summary(), "picture": str(arguments.out / "sanity.png")}
+    write_text(arguments.out / "sanity.json", json.dumps(content, ensure_ascii=False, indent=1))
+    check.save_picture(arguments.out / "sanity.png")
+    if arguments.json:
+        json.dump(content, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        _show(content, names)
+
+
+def _show(content: dict[str, Any], names: list[str]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("random down to", title=escape(f"{content['network']}, {content['images']} images"))
+    for name in names:
+        table.add_column(escape(name), justify="right")
+    for stage in content["stages"]:
+        values = (stage["rank correlation"][name] for name in names)
+        table.add_row(escape(stage["layer"]), *("–" if value is None else f"{value:.2f}" for value in values))
+    console = Console()
+    console.print(table)
+    console.print(
+        "Mean rank correlation with the intact network's map: it should fall towards 0.", style="dim"
+    )
+    console.print(f"picture: {content['picture']}", soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,51 @@
+"""The decoder's rivals by name: CAMs, RISE, and a prototype network's own similarity maps."""
+
+from typing import cast
+
+from torch import Tensor
+
+from dprotonet.encoder.regions import Regions
+from dprotonet.errors import UserError
+from dprotonet.experiment.classifier import Classifier
+from dprotonet.interpretation.base import Explainer
+from dprotonet.interpretation.cam import CAM
+from dprotonet.interpretation.cam import METHODS as CAMS
+from dprotonet.interpretation.rise import Rise
+from dprotonet.interpretation.similarity import SimilarityMaps
+from dprotonet.network import DProtoNet
+
+RIVALS = (*CAMS, "rise", "similarity")
+
+
+def rival(name: str, classifier: Classifier) -> Explainer:
+    """The rival of that name for that network; it explains class nodes."""
+    if name == "rise":
+        return Rise(classifier.module)
+    if name == "similarity":
+        return _similarity(classifier)
+    return CAM(classifier.module, name)
+
+
+def watches_probability(name: str) -> bool:
+    """RISE weighs masks by probabilities, the others look at the logit."""
+    return name == "rise"
+
+
+def _similarity(classifier: Classifier) -> SimilarityMaps:
+    network = classifier.module
+    if not isinstance(network, DProtoNet):
+        raise UserError(f"method 'similarity' needs a prototype network, and {classifier.name} is none")
+    measure = network.prototypes.similarity
+
+    def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
+        gap = measure.space(regions).unsqueeze(-2) - measure.space(vectors)
+        return measure.scores(gap.square().sum(dim=-1))
+
+    return SimilarityMaps(
+        network,
+        regions=network.encoder,
+        footprint=cast(Regions, network.encoder.regions).footprint(),
+        similarity=similarity,
+        prototypes=network.prototypes.vectors,
+        weight=network.head.weight,
+    )

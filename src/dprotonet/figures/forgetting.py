@@ -1,0 +1,58 @@
+"""How alike heatmaps remain while a network forgets: one line a method, from the output to the input."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.figures.chart import blank, headline, rendered
+from dprotonet.figures.method_lines import plain_text, styles_of
+from dprotonet.figures.style import HAIRLINE, MUTED, fitted, font
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAME = 110  # pixels of a layer's name
+
+
+def forgetting_curves(
+    correlations: Mapping[str, Tensor], *, layers: Sequence[str], title: str | None = None
+) -> Image.Image:
+    """Mean rank correlation (N, S) of each method's maps with those of the intact network, stage by stage.
+
+    Every line starts at 1, the intact network with itself. A map without an order (NaN) is left out.
+    """
+    _check(correlations, layers)
+    figure, axes = blank(8.8, 4.8)
+    places = torch.arange(len(layers) + 1)
+    for name, style in styles_of(correlations).items():
+        means = correlations[name].double().cpu().nanmean(dim=0)
+        axes.add_line(style.line(places, torch.cat([torch.ones(1).double(), means]), label=name))
+    axes.axhline(0, color=MUTED, linewidth=0.8)
+    _calm(axes, layers)
+    headline(axes, title or "What remains of the heatmap while the network forgets")
+    return rendered(figure)
+
+
+def _calm(axes: "Axes", layers: Sequence[str]) -> None:
+    names = ["intact", *(fitted(layer, NAME, font(12), tail=8) for layer in layers)]
+    axes.set_xlim(0, len(layers))
+    axes.set_ylim(-0.6, 1.05)
+    axes.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=8)
+    axes.grid(axis="y", color=HAIRLINE)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.set_ylabel("rank correlation with the intact network's map", color=MUTED)
+    axes.set_xlabel("random from the output down to this layer", color=MUTED)
+    legend = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
+    plain_text(legend)
+
+
+def _check(correlations: Mapping[str, Tensor], layers: Sequence[str]) -> None:
+    if not correlations or not layers:
+        raise ValueError("forgetting_curves needs at least one method and one layer")
+    for name, values in correlations.items():
+        if values.ndim != 2 or values.shape[1] != len(layers):
+            raise ValueError(f"{name!r} has shape {tuple(values.shape)}; it must be (N, {len(layers)})")
