@@ -21,6 +21,7 @@ COMMANDS = {
     "saliency": "show where any timm classifier, or a trained run, looks",
     "compare": "measure how faithful and well placed the heatmaps of several methods are",
     "sanity": "check that heatmaps change when the network's weights become random",
+    "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 
