@@ -73,6 +73,8 @@ def test_folder_to_prediction(images: Path, tmp_path: Path, capsys: pytest.Captu
     assert summary["images"] == 8
     assert 0 <= summary["accuracy"] <= 1
     assert 0 <= summary["auroc"] <= 1  # two classes
+    recalls = list(summary["per_class"].values())
+    assert [summary["specificity"], summary["sensitivity"]] == recalls
     assert sum(map(sum, summary["confusion"])) == 8
     assert Path(summary["picture"]).is_file()
     image = str(next((images / "test").rglob("*.png")))

@@ -13,7 +13,7 @@ from dprotonet.cli.parse import parsed
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Accuracy, balanced accuracy, recall per class, AUROC (two classes), confusion matrix as a picture."""
+    """Accuracy, balanced accuracy, recall per class, confusion matrix; AUROC and more for two classes."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
@@ -70,7 +70,7 @@ def print_summary(summary: dict[str, Any]) -> None:
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_row("images", str(summary["images"]))
-    for name in ("accuracy", "balanced_accuracy", "auroc"):
+    for name in ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity"):
         if summary[name] is not None:
             table.add_row(
                 name.replace("_", " "), f"{summary[name]:.1%}" if name != "auroc" else f"{summary[name]:.4f}"

@@ -18,7 +18,14 @@ from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import confusion_figure
 from dprotonet.files import write_text
-from dprotonet.metrics.classification import accuracy, auroc, balanced_accuracy, recall_per_class
+from dprotonet.metrics.classification import (
+    accuracy,
+    auroc,
+    balanced_accuracy,
+    recall_per_class,
+    sensitivity,
+    specificity,
+)
 from dprotonet.training.evaluation import Predictions, evaluate
 
 SPLITS = ("train", "val", "test")
@@ -44,18 +51,23 @@ class Evaluation:
             "images": int(confusion.sum()),
             "accuracy": _number(accuracy(confusion)),
             "balanced_accuracy": _number(balanced_accuracy(confusion)),
-            "auroc": self._auroc(),
+            **self._of_two_classes(),
             "per_class": dict(
                 zip(self.classes, map(_number, recall_per_class(confusion).tolist()), strict=True)
             ),
             "confusion": confusion.tolist(),
         }
 
-    def _auroc(self) -> float | None:
+    def _of_two_classes(self) -> dict[str, float | None]:
+        """AUROC, sensitivity, specificity, the second class being the positive one; None for more classes."""
         if len(self.classes) != 2:
-            return None
+            return dict.fromkeys(("auroc", "sensitivity", "specificity"))
         probability = self.predictions.logits.double().softmax(1)[:, 1]
-        return _number(auroc(probability, self.predictions.labels == 1))
+        return {
+            "auroc": _number(auroc(probability, self.predictions.labels == 1)),
+            "sensitivity": _number(sensitivity(self.confusion)),
+            "specificity": _number(specificity(self.confusion)),
+        }
 
 
 def evaluate_model(
