@@ -10,6 +10,7 @@ from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
+from dprotonet.experiment.classifier import Classifier
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.joint import JointMasks
 from dprotonet.interpretation.mdm import MDM, PRESETS, preset
@@ -344,3 +345,17 @@ def test_modules_and_functions_are_explained(model: Net, images: Tensor) -> None
         found = maps(decoder.explain(images, node))
         assert found.amax(dim=(1, 2)).tolist() == [1] * COUNT
         assert found.amin(dim=(1, 2)).tolist() == [0] * COUNT
+
+
+@pytest.mark.parametrize("name", ["fast", "paper"])
+def test_an_image_in_company_gets_the_very_map_it_gets_alone(name: str) -> None:
+    """In a real network rounding depends on the batch, and an optimisation makes much of it."""
+    network = Classifier.open("timm:tf_efficientnet_lite0:packaged").module.eval()
+    images = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    labels = [3, 99, 700]
+    decoder = MDM(network, preset=preset(name, iterations=5))
+    together = decoder.explain(images, watched(network, labels))
+    for row, label in enumerate(labels):
+        (alone,) = decoder.explain(images[row : row + 1], watched(network, [label]))
+        assert torch.equal(alone.raw, together[row].raw)
+        assert torch.equal(alone.heatmap, together[row].heatmap)
