@@ -13,6 +13,7 @@ from dprotonet.figures.evidence_sheet import EvidenceRow, evidence_sheet, stack
 from dprotonet.figures.explanation_sheet import ExplanationRow, explanation_sheet
 from dprotonet.figures.faithfulness_curves import faithfulness_curves
 from dprotonet.figures.forgetting import forgetting_curves
+from dprotonet.figures.network_curves import AccuracyCurve, network_curves
 from dprotonet.figures.outline import outlined
 from dprotonet.figures.overlap_sweep import overlap_sweep
 from dprotonet.figures.overlay import contact_sheet, heatmap_blend, masked_image, overlay
@@ -20,6 +21,7 @@ from dprotonet.figures.prototype_sheet import prototype_sheet
 from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
 
 __all__ = [
+    "AccuracyCurve",
     "EvidenceRow",
     "ExplanationRow",
     "comparison_grid",
@@ -32,6 +34,7 @@ __all__ = [
     "heatmap_blend",
     "masked_image",
     "method_sheet",
+    "network_curves",
     "outlined",
     "overlap_sweep",
     "overlay",

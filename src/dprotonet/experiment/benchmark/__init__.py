@@ -1,0 +1,1 @@
+"""Tables of many runs: networks × backbones × data sets × seeds, from one TOML file."""

@@ -1,0 +1,66 @@
+"""What a benchmark leaves: the table as Markdown, LaTeX and CSV, all results, and how accuracy went."""
+
+import json
+from typing import Any
+
+from dprotonet.experiment.benchmark.run import Benchmark
+from dprotonet.experiment.benchmark.table import BenchmarkTable
+from dprotonet.experiment.pictures import save_picture
+from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.figures import AccuracyCurve, network_curves
+from dprotonet.files import write_text
+
+
+def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    """Write everything; what results.json says, with the paths."""
+    folder, results = benchmark.folder, benchmark.results()
+    table = BenchmarkTable.of(benchmark.plan, results)
+    content = {
+        "title": table.title,
+        "finished": len(results),
+        "runs": len(benchmark.plan.cells),
+        "results": [
+            {"row": row, "column": column, "seed": seed, **result}
+            for (row, column, seed), result in results.items()
+        ],
+        "files": {kind: str(folder / f"table.{kind}") for kind in ("md", "tex", "csv")} | _curves(benchmark),
+    }
+    write_text(folder / "table.md", table.markdown())
+    write_text(folder / "table.tex", table.latex())
+    write_text(folder / "table.csv", table.csv())
+    write_text(folder / "results.json", json.dumps(content, ensure_ascii=False, indent=1))
+    return content
+
+
+def _curves(benchmark: Benchmark) -> dict[str, str]:
+    """For every column one picture: the accuracy of all rows over epochs, first seed, pushes marked."""
+    saved = {}
+    for place, column in enumerate(benchmark.plan.columns):
+        curves = {
+            cell.row: curve
+            for cell in reversed(benchmark.plan.cells)  # so that the first seed is kept
+            if cell.column == column
+            and (curve := _curve(RunFolder(benchmark.folder / "runs" / cell.folder))) is not None
+        }
+        if curves:
+            path = benchmark.folder / f"curves-{place + 1}.png"
+            ordered = {row: curves[row] for row in benchmark.plan.rows if row in curves}
+            save_picture(network_curves(ordered, title=f"Validation accuracy on {column}"), path)
+            saved[f"curves on {column}"] = str(path)
+    return saved
+
+
+def _curve(run: RunFolder) -> AccuracyCurve | None:
+    if not (run.path / "metrics.jsonl").exists():
+        return None
+    records = run.read_metrics()
+    epochs = [item for item in records if item["event"] == "EpochDone" and item["phase"] != "last"]
+    pushes = [item for item in records if item["event"] == "PushDone"]
+    if not epochs:
+        return None
+    return AccuracyCurve(
+        [item["epoch"] for item in epochs],
+        [item["val_accuracy"] for item in epochs],
+        [item["epoch"] for item in pushes],
+        [item["val_after"] for item in pushes],
+    )

@@ -1,0 +1,149 @@
+"""The plan of a table: rows × columns × seeds, each a change of one shared config.
+
+    title = "Accuracy"
+    seeds = [0, 1, 2]
+    [training]                     # shared values, tables as in a config.toml
+    mode = "frozen"
+    [[row]]
+    name = "DProtoNet"
+    [[row]]
+    name = "one image a prototype"
+    training.push_images = 1
+    [[column]]
+    name = "birds"
+    data.data = "birds"
+
+A row and a column may change anything; where both change the same value, that is a mistake. Unknown keys are
+errors that name the known ones.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dprotonet.config import Config, from_tables, read_toml
+from dprotonet.errors import UserError
+
+TABLES = ("data", "network", "training")
+MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
+_KEYS = ("title", "measures", "seeds", *TABLES, "row", "column")
+
+Tables = Mapping[str, Mapping[str, Any]]
+
+
+class Change(NamedTuple):
+    """A row or a column: its name and what it changes."""
+
+    name: str
+    tables: Tables
+
+
+class Cell(NamedTuple):
+    """One run: where it stands in the table, its seed, its config, and its folder's name."""
+
+    row: str
+    column: str
+    seed: int
+    config: Config
+
+    @property
+    def folder(self) -> str:
+        return f"{_plain(self.row)}--{_plain(self.column)}--seed{self.seed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What has to be trained for one table, and what it shows."""
+
+    title: str
+    measures: tuple[str, ...]
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    cells: tuple[Cell, ...]
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """A plan from its TOML file; every config is checked before anything runs."""
+        return cls.of(read_toml(path), where=path.name)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], *, where: str) -> "Plan":
+        unknown = [key for key in content if key not in _KEYS]
+        if unknown:
+            raise UserError(f"unknown key '{unknown[0]}' in {where}; known keys: {', '.join(_KEYS)}")
+        rows, columns = _changes(content, "row", where), _changes(content, "column", where)
+        shared = {table: content.get(table, {}) for table in TABLES}
+        cells = [
+            Cell(row.name, column.name, seed, _config(shared, row, column, seed=seed, where=where))
+            for row in rows
+            for column in columns
+            for seed in _seeds(content, where)
+        ]
+        _check_folders(cells, where)
+        names = tuple(row.name for row in rows), tuple(column.name for column in columns)
+        return cls(str(content.get("title", where)), _measures(content, where), *names, tuple(cells))
+
+
+def _changes(content: Mapping[str, Any], kind: str, where: str) -> list[Change]:
+    found = content.get(kind, [])
+    if not isinstance(found, list) or not found or not all(isinstance(item, dict) for item in found):
+        raise UserError(f"{where} has no [[{kind}]]; a table needs at least one, with a name")
+    changes = []
+    for item in found:
+        unknown = [key for key in item if key not in ("name", *TABLES)]
+        if unknown or not isinstance(item.get("name"), str):
+            wrong = f"unknown key '{unknown[0]}'" if unknown else "no name"
+            raise UserError(
+                f"{where}: {wrong} in a [[{kind}]]; it may have name, data.*, network.*, training.*"
+            )
+        changes.append(Change(item["name"], {table: item[table] for table in TABLES if table in item}))
+    return changes
+
+
+def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: str) -> Config:
+    tables: dict[str, dict[str, Any]] = {table: dict(values) for table, values in shared.items()}
+    for change in (row, column):
+        for table, values in change.tables.items():
+            tables[table].update(values)
+    both = [
+        f"{table}.{key}"
+        for table in TABLES
+        for key in row.tables.get(table, {})
+        if key in column.tables.get(table, {})
+    ]
+    if both:
+        raise UserError(f"{where}: row '{row.name}' and column '{column.name}' both set {both[0]}")
+    if "seed" in tables["training"]:
+        raise UserError(f"{where}: training.seed is set; write seeds = [0, 1, 2] at the top instead")
+    tables["training"]["seed"] = seed
+    return from_tables(Config, tables, where=f"{where}, {row.name} on {column.name}: ")
+
+
+def _seeds(content: Mapping[str, Any], where: str) -> list[int]:
+    seeds = content.get("seeds", [0])
+    if not isinstance(seeds, list) or not seeds or not all(type(seed) is int for seed in seeds):
+        raise UserError(f"{where}: seeds must be a list of integers, such as [0, 1, 2], not {seeds!r}")
+    return list(dict.fromkeys(seeds))
+
+
+def _measures(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    measures = content.get("measures", ["accuracy"])
+    unknown = [name for name in measures if name not in MEASURES]
+    if unknown or not measures:
+        raise UserError(f"{where}: measures are some of {', '.join(MEASURES)}, not {measures!r}")
+    return tuple(measures)
+
+
+def _check_folders(cells: Sequence[Cell], where: str) -> None:
+    seen: set[str] = set()
+    for cell in cells:
+        if cell.folder in seen:
+            raise UserError(f"{where}: two runs would share the folder {cell.folder}; give rows other names")
+        seen.add(cell.folder)
+
+
+def _plain(name: str) -> str:
+    """Fit for a file name."""
+    return re.sub(r"[^\w.+-]+", "_", name.strip()) or "_"

@@ -1,0 +1,109 @@
+"""The table of a benchmark in the paper's shape: networks down, data across, mean ± deviation over seeds."""
+
+import csv
+import io
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from dprotonet.experiment.benchmark.plan import Plan
+
+Results = Mapping[tuple[str, str, int], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class BenchmarkTable:
+    """Every measure of every row and column, a list of one value a finished seed."""
+
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    measures: tuple[str, ...]
+    values: Mapping[tuple[str, str, str], tuple[float, ...]]  # row, column, measure
+    pushes: Mapping[str, tuple[float, ...]]  # of each row, what every push did to validation accuracy
+
+    @classmethod
+    def of(cls, plan: Plan, results: Results) -> "BenchmarkTable":
+        values = {
+            (row, column, measure): tuple(
+                result[measure]
+                for (a, b, _), result in results.items()
+                if (a, b) == (row, column) and result[measure] is not None
+            )
+            for row in plan.rows
+            for column in plan.columns
+            for measure in plan.measures
+        }
+        pushes = {
+            row: tuple(
+                change for (a, _, _), found in results.items() if a == row for change in found["push changes"]
+            )
+            for row in plan.rows
+        }
+        return cls(plan.title, plan.rows, plan.columns, plan.measures, values, pushes)
+
+    def markdown(self) -> str:
+        heads = ["", *self._heads()]
+        lines = [f"**{self.title}**", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        lines += [f"| {row} | {' | '.join(self._cells(row, '±'))} |" for row in self.rows]
+        lines += ["", self.note()]
+        if self.pushes:
+            lines += [
+                "",
+                "Change of validation accuracy at a push, in points, mean over pushes, columns and seeds: ",
+            ]
+            lines += [f"- {row}: {100 * fmean(found):+.1f}" for row, found in self.pushes.items() if found]
+        return "\n".join([*lines, ""])
+
+    def latex(self) -> str:
+        heads = ["", *self._heads()]
+        lines = [r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}", r"\toprule"]
+        lines += [" & ".join(map(_escaped, heads)) + r" \\", r"\midrule"]
+        lines += [" & ".join([_escaped(row), *self._cells(row, r"$\pm$")]) + r" \\" for row in self.rows]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", f"% {self.note()}", ""])
+
+    def csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["row", "column", "measure", "mean", "deviation", "seeds"])
+        for (row, column, measure), found in self.values.items():
+            mean, deviation = (("" if math.isnan(x) else f"{x:.6g}") for x in _spread(found))
+            writer.writerow([row, column, measure, mean, deviation, len(found)])
+        return text.getvalue()
+
+    def note(self) -> str:
+        return (
+            "Test split, in %; mean ± standard deviation over seeds where there are several; – not finished."
+        )
+
+    def _heads(self) -> list[str]:
+        several = len(self.measures) > 1
+        return [
+            f"{column}, {measure.replace('_', ' ')}" if several else column
+            for column in self.columns
+            for measure in self.measures
+        ]
+
+    def _cells(self, row: str, sign: str) -> list[str]:
+        pairs = [(column, measure) for column in self.columns for measure in self.measures]
+        return [_written(self.values[row, *pair], sign) for pair in pairs]
+
+
+def _spread(found: tuple[float, ...]) -> tuple[float, float]:
+    return (
+        fmean(found) if found else math.nan,
+        stdev(found) if len(found) > 1 else math.nan,
+    )
+
+
+def _written(found: tuple[float, ...], sign: str) -> str:
+    mean, deviation = _spread(found)
+    if not found:
+        return "–"
+    return f"{100 * mean:.1f}" + ("" if math.isnan(deviation) else f" {sign} {100 * deviation:.1f}")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
