@@ -14,7 +14,7 @@ from dprotonet.figures.style import HAIRLINE, MUTED, fitted, font
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-NAME = 110  # pixels of a layer's name
+NAME = 190  # pixels of a layer's name
 
 
 def forgetting_curves(
@@ -27,19 +27,19 @@ def forgetting_curves(
     _check(correlations, layers)
     figure, axes = blank(8.8, 4.8)
     places = torch.arange(len(layers) + 1)
+    means = {name: values.double().cpu().nanmean(dim=0) for name, values in correlations.items()}
     for name, style in styles_of(correlations).items():
-        means = correlations[name].double().cpu().nanmean(dim=0)
-        axes.add_line(style.line(places, torch.cat([torch.ones(1).double(), means]), label=name))
+        axes.add_line(style.line(places, torch.cat([torch.ones(1).double(), means[name]]), label=name))
     axes.axhline(0, color=MUTED, linewidth=0.8)
-    _calm(axes, layers)
+    _calm(axes, layers, lowest=float(torch.cat([*means.values()]).nan_to_num(1.0).min()))
     headline(axes, title or "What remains of the heatmap while the network forgets")
     return rendered(figure)
 
 
-def _calm(axes: "Axes", layers: Sequence[str]) -> None:
+def _calm(axes: "Axes", layers: Sequence[str], lowest: float) -> None:
     names = ["intact", *(fitted(layer, NAME, font(12), tail=8) for layer in layers)]
     axes.set_xlim(0, len(layers))
-    axes.set_ylim(-0.6, 1.05)
+    axes.set_ylim(min(-0.1, lowest - 0.05), 1.05)
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=8)
     axes.grid(axis="y", color=HAIRLINE)
     axes.set_axisbelow(True)
