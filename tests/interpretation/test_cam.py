@@ -6,6 +6,7 @@ import threading
 import pytest
 import torch
 from tests.interpretation.conftest import Net
+from torch import Tensor, nn
 
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.nodes import ClassNode
@@ -15,9 +16,13 @@ BARRED = ["scorecam", "ablationcam"]
 
 
 def rivals(model: Net, name: str) -> torch.Tensor:
-    return torch.stack(
-        [item.raw for item in CAM(model, name, batch=4).explain(IMAGES, ClassNode(model, [0, 3]))]
-    )
+    cam = CAM(model, name, batch=4, layer=rectifier(model))
+    return torch.stack([item.raw for item in cam.explain(IMAGES, ClassNode(model, [0, 3]))])
+
+
+def rectifier(model: Net) -> nn.Module:
+    """A layer whose map is nowhere negative: there the package's ablation is the paper's."""
+    return next(layer for layer in model.modules() if isinstance(layer, nn.ReLU))
 
 
 @pytest.mark.parametrize("name", BARRED)
@@ -27,7 +32,7 @@ def test_the_package_itself_shows_bars_and_we_do_not(
     found = rivals(model, name)
     assert capfd.readouterr() == ("", "")
     package = sys.modules["pytorch_grad_cam"]
-    loud = getattr(package, METHODS[name])(model=model, target_layers=[model.features])
+    loud = getattr(package, METHODS[name])(model=model, target_layers=[rectifier(model)])
     targets = [lambda scores: scores[0], lambda scores: scores[3]]
     expected = torch.cat(
         [
@@ -56,3 +61,41 @@ def test_two_threads_do_not_meet(name: str, capfd: pytest.CaptureFixture[str]) -
     assert len(found) == 4
     assert all(torch.allclose(maps, expected, atol=1e-5) for maps in found.values())
     assert capfd.readouterr().err == ""
+
+
+class Distances(nn.Module):
+    """Features of both signs, and classes by their distance to a vector: what a prototype network does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.features = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.Conv2d(6, 8, 1))
+        self.vectors = nn.Parameter(torch.randn(4, 8))
+
+    def forward(self, images: Tensor) -> Tensor:
+        pooled = self.features(images).mean(dim=(2, 3))
+        return 10 - (pooled.unsqueeze(1) - self.vectors).square().sum(dim=2)
+
+
+def test_ablation_sets_channels_to_zero_also_where_a_map_is_negative() -> None:
+    model = Distances().eval()
+    image, layer = IMAGES[:1], model.features[2]
+    (found,) = CAM(model, "ablationcam", layer=layer).explain(image, ClassNode(model, [1]))
+    with torch.no_grad():
+        maps, before = model.features(image), model(image)[0, 1]
+        weights = []
+        for channel in range(8):
+            without = maps.clone()
+            without[:, channel] = 0
+            after = 10 - (without.mean(dim=(2, 3)) - model.vectors[1]).square().sum()
+            weights.append((before - after) / before)
+        heat = sum(weight * plane for weight, plane in zip(weights, maps[0], strict=True)).relu()
+    enlarged = torch.nn.functional.interpolate(heat[None, None], (24, 24), mode="bilinear")[0, 0]
+    assert torch.corrcoef(torch.stack([found.raw.flatten(), enlarged.flatten()]))[0, 1] > 0.98
+
+
+def test_a_map_after_a_relu_is_taken_where_there_is_one() -> None:
+    model = Distances().eval()
+    (chosen,) = CAM(model, "gradcam").explain(IMAGES[:1], ClassNode(model, [1]))
+    (expected,) = CAM(model, "gradcam", layer=model.features[1]).explain(IMAGES[:1], ClassNode(model, [1]))
+    assert torch.allclose(chosen.raw, expected.raw)

@@ -77,7 +77,10 @@ class CAM:
             return self.layer, None
         node = ClassNode(self.model, labels[:1], probability=False)
         problem = Problem(images[:1], node, batch=1)
-        (found,) = deepest(problem, problem.images, problem.rows)
+        # CAMs take what is large for what is there, so a map after a ReLU suits them, where there is one.
+        (found,) = deepest(problem, problem.images, problem.rows, rectified=True)
+        if found is None:
+            (found,) = deepest(problem, problem.images, problem.rows)
         if found is None:
             raise UserError(f"{self.method} needs a layer with places and this model has none; use MDM")
         return found.module, found.layout
@@ -86,7 +89,6 @@ class CAM:
         self, images: Tensor, labels: Tensor, module: nn.Module, layout: Layout | None
     ) -> tuple[Tensor, int]:
         """Maps (N, H, W) and the forward passes an image."""
-        package = _package()
         turned = layout is not None and layout.kind != "first"
         classifier = _Classifier(self.model)
         cam = _silent(METHODS[self.method])(
@@ -96,8 +98,7 @@ class CAM:
         )
         cam.batch_size = self.batch
         if self.method == "ablationcam":  # whose default is one layer shared by all, with the last map in it
-            layers = package.ablation_layer
-            cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
+            cam.ablation_layer = _zeroing("AblationLayerVit" if turned else "AblationLayer")()
         images = images.to(precision(self.model))
         maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
@@ -145,6 +146,25 @@ def _silent(name: str) -> Any:
     """
     loud = getattr(_package(), name)
     return type(name, (loud,), {"get_cam_weights": _without_bars(loud.get_cam_weights)})
+
+
+@cache
+def _zeroing(name: str) -> Any:
+    """An ablation layer that sets channels to zero, as the paper of Ablation-CAM does.
+
+    The package takes -1e7 instead where a map has negative values, and a network that measures distances
+    then sees nothing but that.
+    """
+    layer = getattr(_package().ablation_layer, name)
+
+    def ablated(self: Any, _inputs: Tensor) -> Tensor:
+        output: Tensor = self.activations
+        channels = 1 if name == "AblationLayer" else output.ndim - 1
+        for row in range(len(output)):
+            output[row].select(channels - 1, int(self.indices[row])).zero_()
+        return output
+
+    return type(name, (layer,), {"__call__": ablated})
 
 
 def _without_bars(function: FunctionType) -> Callable[..., Any]:

@@ -101,8 +101,11 @@ def _heat(problem: Problem, images: Tensor, rows: Tensor) -> Tensor:
     return torch.stack(heat)[torch.cat(blocks).argsort()]
 
 
-def deepest(problem: Problem, images: Tensor, rows: Tensor) -> list[Found | None]:
-    """For each image the last output on the way to the node that influences it from most of its places."""
+def deepest(problem: Problem, images: Tensor, rows: Tensor, *, rectified: bool = False) -> list[Found | None]:
+    """For each image the last output on the way to the node that influences it from most of its places.
+
+    With `rectified`, the last of those that are nowhere negative.
+    """
     with _outputs() as outputs:
         direction = problem.direction(images.detach().requires_grad_(True), rows)
     best: list[Found | None] = [None] * len(images)
@@ -111,6 +114,8 @@ def deepest(problem: Problem, images: Tensor, rows: Tensor) -> list[Found | None
     problem.count_backward(len(images))
     for group in _from_the_end(outputs):
         candidates = _with_places(group, images)
+        if rectified:
+            candidates = [entry for entry in candidates if entry[1].min() >= 0]
         if not candidates:
             continue
         gradients = torch.autograd.grad(
