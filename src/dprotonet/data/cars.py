@@ -43,7 +43,7 @@ def cars_splits(root: Path, reading: Reading) -> Splits:
 
 def _from_devkit(root: Path) -> Listing:
     test = next((place for place in _TEST_PLACES if (root / place).is_file()), f"devkit/{_TEST_LABELS}")
-    check_complete(root, {**_OFFICIAL, test: "a file of its own; cars_test_annos.mat has no classes"})
+    check_complete(root, {**_OFFICIAL, test: "its own download; cars_test_annos.mat has no classes"})
     classes = _class_names(root / "devkit" / "cars_meta.mat")
     named = {
         f"cars_{split}/{row['fname']}": _car(row, split, classes, root / place)

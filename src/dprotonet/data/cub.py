@@ -127,7 +127,7 @@ def _segmentations(root: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, st
             stems = {f"images/{path.with_suffix('.jpg').as_posix()}": path.as_posix() for path in paths}
             return {image: (str(PurePosixPath(place) / mask),) for image, mask in stems.items()}, {}
     return {}, {
-        "segmentations/": "the outline of each bird (from segmentations.tgz); without it truth is the box"
+        "segmentations/": "the outline of each bird (from segmentations.tgz); without it truth is the box, and cropped images have none"
     }
 
 

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 def folder_splits(root: Path, reading: Reading) -> Splits:
     """Scan a folder and give its three splits, images fitted to (3, size, size).
 
-    Raises UserError for a tree that cannot be used, and for equal files in two splits unless they are allowed.
+    Raises UserError for a tree that cannot be used, and for equal files in two splits unless allowed.
     """
     listing = _listing(root)
     masks = _masks(root)
@@ -45,13 +45,15 @@ def folder_splits(root: Path, reading: Reading) -> Splits:
     members = {split: [file for file in scanned.files if file.split == split] for split in SPLITS}
     if "val" not in listing:
         _set_aside(members, reading)
-    parts = (ListedImages(root, members[split], classes=classes, size=reading.size) for split in SPLITS)
+    train, val, test = (
+        ListedImages(root, members[split], classes=classes, size=reading.size) for split in SPLITS
+    )
     problems = {
         "the same image twice within a split": found.repeats,
         "masks that belong to no image": _lonely(listing, masks),
     }
     known = {what: names for what, names in problems.items() if names}
-    return Splits(*parts, skipped=scanned.skipped, leaks=found.leaks, problems=known)
+    return Splits(train, val, test, skipped=scanned.skipped, leaks=found.leaks, problems=known)
 
 
 def _set_aside(members: dict[str, list[ImageFile]], reading: Reading) -> None:

@@ -29,8 +29,7 @@ def _variable(path: Path, table: str) -> np.ndarray:
         content = loadmat(path, squeeze_me=True)
     except NotImplementedError:
         raise UserError(
-            f"{path} is a MATLAB file of version 7.3 (HDF5); use the official file, or save it anew in MATLAB "
-            "with save -v7"
+            f"{path} is a MATLAB file of version 7.3 (HDF5); use the official file, or save it with save -v7"
         ) from None
     except OSError:
         raise

@@ -14,7 +14,7 @@ from pathlib import Path
 from dprotonet.data.assemble import Listing, assembled
 from dprotonet.data.base import Splits
 from dprotonet.data.image import dark
-from dprotonet.data.problems import MissingOfficialFile, check_root
+from dprotonet.data.problems import check_root, missing_files
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile
 
@@ -56,12 +56,7 @@ def _image_folder(root: Path) -> Path:
     for folder in (root / _IMAGES / _IMAGES, root / _IMAGES):
         if folder.is_dir() and any(path.suffix.lower() == ".jpg" for path in folder.iterdir()):
             return folder
-    missing = {f"{_IMAGES}/": f"{_IMAGES}.zip"}
-    raise MissingOfficialFile(
-        f"the download is not complete, missing: images in {root / _IMAGES} (from {_IMAGES}.zip); "
-        "docs/data.md shows the whole tree",
-        files=missing,
-    )
+    raise missing_files({f"{root / _IMAGES}/*.jpg": f"{_IMAGES}.zip"})
 
 
 def _lesions(root: Path) -> tuple[Mapping[str, tuple[str, ...]], dict[str, str]]:

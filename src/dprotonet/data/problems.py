@@ -13,7 +13,7 @@ SHOWN = 10  # names in a message
 
 
 class MissingOfficialFile(UserError):
-    """A download that is not complete; `files` says what is missing, and where it comes from."""
+    """A download that is not complete; `files` says where what belongs, and which archive has it."""
 
     # One positional argument only: a DataLoader worker hands its exceptions over as type(message).
     def __init__(self, message: str, *, files: Mapping[str, str] | None = None) -> None:
@@ -38,12 +38,17 @@ def check_root(root: Path, holds: str) -> None:
 def check_complete(root: Path, files: Mapping[str, str]) -> None:
     """All official files (name below the root, and the archive it is part of) must be there."""
     check_root(root, some(files))
-    missing = {name: source for name, source in files.items() if not (root / name).exists()}
+    missing = {str(root / name): source for name, source in files.items() if not (root / name).exists()}
     if not missing:
         return
     if inner := [child for child in sorted(root.iterdir()) if all((child / name).exists() for name in files)]:
         raise UserError(f"{root} has the data set in a folder of its own: did you mean {inner[0]}?")
-    listed = "; ".join(f"{root / name} (from {source})" for name, source in missing.items())
-    raise MissingOfficialFile(
-        f"the download is not complete, missing: {listed}; docs/data.md shows the whole tree", files=missing
+    raise missing_files(missing)
+
+
+def missing_files(files: Mapping[str, str]) -> MissingOfficialFile:
+    """The error for files that should be at these places, each with the archive it comes from."""
+    listed = "; ".join(f"{place} (from {source})" for place, source in files.items())
+    return MissingOfficialFile(
+        f"the download is not complete, missing: {listed}; docs/data.md shows the whole tree", files=files
     )
