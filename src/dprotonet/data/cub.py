@@ -126,9 +126,8 @@ def _segmentations(root: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, st
             paths = (path.relative_to(folder) for path in sorted(folder.glob("*/*.png")))
             stems = {f"images/{path.with_suffix('.jpg').as_posix()}": path.as_posix() for path in paths}
             return {image: (str(PurePosixPath(place) / mask),) for image, mask in stems.items()}, {}
-    return {}, {
-        "segmentations/": "the outline of each bird (from segmentations.tgz); without it truth is the box, and cropped images have none"
-    }
+    gives = "the outline of each bird (from segmentations.tgz); without it the box is truth, cropped none"
+    return {}, {"segmentations/": gives}
 
 
 def _points(root: Path) -> dict[str, tuple[Point, ...]]:

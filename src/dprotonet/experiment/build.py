@@ -68,6 +68,8 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
             on_progress=on_progress,
         )
         return READERS[kind](Path(path).expanduser(), reading)
+    if config.data in READERS:
+        raise UserError(f"--data {kind}: where is it? use {kind}:PATH with the path of its folder")
     raise UserError(_unknown_data(config.data, kind))
 
 
