@@ -47,6 +47,18 @@ def test_test_labels_may_lie_in_the_devkit(root: Path) -> None:
     assert len(cars_splits(root, READING).test) == 6
 
 
+def test_images_may_lie_one_folder_deeper(root: Path) -> None:
+    shutil.move(root / "cars_test", root / "inner")
+    (root / "cars_test").mkdir()
+    shutil.move(root / "inner", root / "cars_test" / "cars_test")
+    splits = cars_splits(root, READING)
+    assert (splits.test.name(0), len(splits.test), splits.problems) == (
+        "cars_test/cars_test/00001.jpg",
+        6,
+        {},
+    )
+
+
 def test_class_folders_without_boxes_have_no_truth(tmp_path: Path) -> None:
     root = make_car_folders(tmp_path)
     (root / "anno_test.csv").unlink()

@@ -10,6 +10,7 @@ from PIL import Image
 
 from dprotonet.cli.main import main
 from dprotonet.config import DataConfig
+from dprotonet.experiment.build import READERS
 from dprotonet.experiment.data_check import check_data_set
 from original_layouts import make_cars, make_cub, make_palm, make_rsna, paint
 
@@ -129,6 +130,11 @@ def test_mistakes_are_one_line(
     assert complaint in caught.err
     assert len(caught.err.strip().splitlines()) == 1
     assert caught.out == ""
+
+
+def test_the_page_on_data_has_every_word() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert all(f"`{word}:PATH`" in page for word in READERS)
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

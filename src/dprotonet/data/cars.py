@@ -18,14 +18,16 @@ from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile
 from dprotonet.errors import UserError
 
+_TRAIN_LABELS = "devkit/cars_train_annos.mat"
 _OFFICIAL = {
     "cars_train": "cars_train.tgz",
     "cars_test": "cars_test.tgz",
     "devkit/cars_meta.mat": "car_devkit.tgz",
-    "devkit/cars_train_annos.mat": "car_devkit.tgz",
+    _TRAIN_LABELS: "car_devkit.tgz",
 }
 _TEST_LABELS = "cars_test_annos_withlabels.mat"
 _TEST_PLACES = (_TEST_LABELS, f"devkit/{_TEST_LABELS}")
+_EDGES = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
 _FOLDER_FORMS = ("", "car_data", "car_data/car_data")
 
 
@@ -45,13 +47,15 @@ def _from_devkit(root: Path) -> Listing:
     test = next((place for place in _TEST_PLACES if (root / place).is_file()), f"devkit/{_TEST_LABELS}")
     check_complete(root, {**_OFFICIAL, test: "its own download; cars_test_annos.mat has no classes"})
     classes = _class_names(root / "devkit" / "cars_meta.mat")
+    folders = {split: _image_folder(root, split) for split in ("train", "test")}
     named = {
-        f"cars_{split}/{row['fname']}": _car(row, split, classes, root / place)
-        for split, place in (("train", "devkit/cars_train_annos.mat"), ("test", test))
-        for row in read_matlab(root / place, "annotations", fields=("fname", "class", *_EDGES))
+        file.name: file
+        for split, place in (("train", _TRAIN_LABELS), ("test", test))
+        for file in _cars(root / place, split, folders[split], classes)
     }
-    folders = [root / "cars_train", root / "cars_test"]
-    present = {f"{folder.name}/{path.name}" for folder in folders for path in folder.glob("*.jpg")}
+    present = {
+        f"{folder}/{path.name}" for folder in folders.values() for path in (root / folder).glob("*.jpg")
+    }
     problems = {
         "labels for missing images": sorted(named.keys() - present),
         "images without a label": sorted(present - named.keys()),
@@ -59,19 +63,24 @@ def _from_devkit(root: Path) -> Listing:
     return Listing([file for name, file in named.items() if name in present], classes, problems)
 
 
-_EDGES = ("bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2")
+def _image_folder(root: Path, split: str) -> str:
+    """Some copies have the images in a folder of the same name within."""
+    name = f"cars_{split}"
+    return f"{name}/{name}" if (root / name / name).is_dir() else name
 
 
 def _class_names(path: Path) -> list[str]:
     return [str(row["class_names"]) for row in read_matlab(path, "class_names", fields=("class_names",))]
 
 
-def _car(row: Mapping[str, object], split: str, classes: Sequence[str], path: Path) -> ImageFile:
-    number = int(str(row["class"]))
-    if not 1 <= number <= len(classes):
-        raise UserError(f"{path}: {row['fname']} has class {number}; cars_meta.mat names 1 to {len(classes)}")
-    box = _from_one([float(str(row[edge])) for edge in _EDGES])
-    return ImageFile(f"cars_{split}/{row['fname']}", split, classes[number - 1], boxes=(box,))
+def _cars(path: Path, split: str, folder: str, classes: Sequence[str]) -> Iterable[ImageFile]:
+    for row in read_matlab(path, "annotations", fields=("fname", "class", *_EDGES)):
+        number = int(row["class"])
+        if not 1 <= number <= len(classes):
+            known = f"cars_meta.mat names 1 to {len(classes)}"
+            raise UserError(f"{path}: {row['fname']} has class {number}; {known}")
+        box = _from_one([float(row[edge]) for edge in _EDGES])
+        yield ImageFile(f"{folder}/{row['fname']}", split, classes[number - 1], boxes=(box,))
 
 
 def _from_one(edges: Sequence[float]) -> Box:
