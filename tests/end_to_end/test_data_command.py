@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from dprotonet.cli.main import main
+from dprotonet.cli.train import absolute
 from dprotonet.config import DataConfig
 from dprotonet.experiment.build import READERS
 from dprotonet.experiment.data_check import check_data_set
@@ -130,6 +131,12 @@ def test_mistakes_are_one_line(
     assert complaint in caught.err
     assert len(caught.err.strip().splitlines()) == 1
     assert caught.out == ""
+
+
+def test_a_relative_path_is_kept_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute(DataConfig(data="cub:here")).data == f"cub:{tmp_path.resolve() / 'here'}"
+    assert absolute(DataConfig(data="birds")).data == "birds"
 
 
 def test_the_page_on_data_has_every_word() -> None:
