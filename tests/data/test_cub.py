@@ -151,6 +151,28 @@ def test_a_class_of_missing_images_is_left_out(root: Path) -> None:
     assert splits.problems == {"classes without any image, left out": ("Sooty Albatross",)}
 
 
+def test_a_class_with_one_image_left_has_no_validation_images(root: Path) -> None:
+    folder = root / "images" / "001.Black_footed_Albatross"
+    for path in sorted(folder.iterdir())[1:]:
+        path.unlink()
+    splits = cub_splits(root, READING)
+    assert list(splits.val.labels) == [1]
+    assert splits.problems["classes without test images"] == ("Black footed Albatross",)
+    few = splits.problems["classes with too few training images to set one aside for validation"]
+    assert few == ("Black footed Albatross",)
+
+
+def test_an_unpacking_that_stopped_early_says_what_is_missing(root: Path) -> None:
+    for path in (root / "images" / "002.Laysan_Albatross").iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"two classes are needed.*labels for missing images: .*Laysan"):
+        cub_splits(root, READING)
+    for path in (root / "images" / "001.Black_footed_Albatross").iterdir():
+        path.unlink()
+    with pytest.raises(UserError, match=r"has none of the images.*and 2 more"):
+        cub_splits(root, READING)
+
+
 def test_boxes_outside_are_cut_or_ignored_and_named(root: Path) -> None:
     change(root / "bounding_boxes.txt", "\n2 6.0 4.0 12.0 8.0", "\n2 20.0 4.0 99.0 8.0")
     change(root / "bounding_boxes.txt", "\n3 6.0 4.0 12.0 8.0", "\n3 40.0 4.0 12.0 8.0")

@@ -51,9 +51,9 @@ def assembled(root: Path, listing: Listing, reading: Reading) -> Splits:
     classes = _populated(listing.classes, files, problems)
     found = find_duplicates(files)
     report_duplicates(found, allow_leaks=reading.allow_leaks)
+    members = _with_val(files, reading, problems)
     _warn(problems)
     problems["the same image twice within a split"] = list(found.repeats)
-    members = _with_val(files, reading)
     parts = {
         split: ListedImages(root, members[split], classes=classes, size=reading.size, rule=listing.rule)
         for split in members
@@ -131,23 +131,29 @@ def _populated(
     kept = tuple(name for name in classes if name in either)
     if len(kept) < 2 or not having["train"] or not having["test"]:
         counts = ", ".join(f"{len(names)} in {split}" for split, names in having.items())
-        raise UserError(f"images of two classes are needed in train and in test; found classes: {counts}")
+        raise UserError(
+            f"images of two classes are needed in train and in test; found classes: {counts}; "
+            f"{_first_problem(problems)}"
+        )
     return kept
 
 
 def _with_test(files: Sequence[ImageFile], fraction: float, seed: int) -> list[ImageFile]:
-    aside = {
-        file.name for file in drawn_share(files, fraction=fraction, seed=(seed, 1), purpose="the test split")
-    }
+    aside = {file.name for file in drawn_share(files, fraction=fraction, seed=(seed, 1)).files}
     return [replace(file, split="test" if file.name in aside else "train") for file in files]
 
 
-def _with_val(files: Sequence[ImageFile], reading: Reading) -> dict[str, list[ImageFile]]:
+def _with_val(
+    files: Sequence[ImageFile], reading: Reading, problems: dict[str, list[str]]
+) -> dict[str, list[ImageFile]]:
     train = [file for file in files if file.split == "train"]
-    val = drawn_share(train, fraction=reading.val_fraction, seed=(reading.seed,), purpose="validation")
-    aside = {file.name for file in val}
+    share = drawn_share(train, fraction=reading.val_fraction, seed=(reading.seed,))
+    problems["classes with too few training images to set one aside for validation"] = list(share.short)
+    if not share.files:
+        raise UserError(f"no class has two different training images; {_first_problem(problems)}")
+    aside = {file.name for file in share.files}
     return {
         "train": [file for file in train if file.name not in aside],
-        "val": val,
+        "val": share.files,
         "test": [file for file in files if file.split == "test"],
     }

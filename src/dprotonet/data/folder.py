@@ -57,13 +57,13 @@ def folder_splits(root: Path, reading: Reading) -> Splits:
 
 
 def _set_aside(members: dict[str, list[ImageFile]], reading: Reading) -> None:
-    members["val"] = drawn_share(
-        members["train"],
-        fraction=reading.val_fraction,
-        seed=(reading.seed,),
-        purpose="validation",
-        remedy=", or give a val/ folder",
-    )
+    share = drawn_share(members["train"], fraction=reading.val_fraction, seed=(reading.seed,))
+    for name, different in share.short.items():
+        raise UserError(
+            f"train/{name} has too few different images ({different}) to set one aside for validation; "
+            "add images, or give a val/ folder"
+        )
+    members["val"] = share.files
     aside = set(members["val"])
     members["train"] = [file for file in members["train"] if file not in aside]
 
