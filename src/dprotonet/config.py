@@ -22,7 +22,8 @@ class DataConfig:
     """Which images."""
 
     data: str = "birds"
-    """`birds` (built in) or `folder:PATH` with train/CLASS/* and test/CLASS/*."""
+    """`birds` (built in), `folder:PATH` with train/CLASS/* and test/CLASS/*, or a public data set
+    (docs/data.md): `cub:PATH`, `cub-cropped:PATH`, `cars:PATH`, `rsna:PATH`, `palm:PATH`."""
     image_size: int = 224
     """Side of the square the network sees (Section 4.3)."""
     val_fraction: float = 0.1

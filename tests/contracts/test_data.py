@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,13 @@ from PIL import Image
 
 from dprotonet.data.base import ImageData
 from dprotonet.data.birds import Birds
+from dprotonet.data.cars import cars_splits
+from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
+from dprotonet.data.palm import palm_splits
+from dprotonet.data.reading import Reading
+from dprotonet.data.rsna import rsna_splits
+from original_layouts import make_car_folders, make_cars, make_cub, make_palm, make_rsna
 
 SIZE = 64
 Maker = Callable[[Path, int], ImageData]
@@ -23,14 +30,49 @@ def folder(root: Path, size: int) -> ImageData:
         for path in (root / name, root / "masks" / name):
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
-    return folder_splits(root, size=size).train
+    return folder_splits(root, Reading(size=size)).train
 
 
 def birds(root: Path, size: int) -> ImageData:
     return Birds(species=4, per_species=2, split="train", seed=0, size=size)
 
 
-@pytest.fixture(params=[folder, birds])
+def once(make: Callable[[Path], Path], root: Path) -> Path:
+    """The data, made when it is not there yet: a second reading must find the same."""
+    return root / "data" if (root / "data").exists() else make(root / "data")
+
+
+def cub(root: Path, size: int) -> ImageData:
+    return cub_splits(once(make_cub, root), Reading(size=size)).train
+
+
+def cub_cropped(root: Path, size: int) -> ImageData:
+    return cropped_cub_splits(once(make_cub, root), Reading(size=size)).train
+
+
+def cars(root: Path, size: int) -> ImageData:
+    pytest.importorskip("scipy")
+    return cars_splits(once(make_cars, root), Reading(size=size)).train
+
+
+def car_folders(root: Path, size: int) -> ImageData:
+    return cars_splits(once(make_car_folders, root), Reading(size=size)).train
+
+
+def rsna(root: Path, size: int) -> ImageData:
+    pytest.importorskip("pydicom")
+    return rsna_splits(once(make_rsna, root), Reading(size=size)).train
+
+
+def rsna_png(root: Path, size: int) -> ImageData:
+    return rsna_splits(once(partial(make_rsna, png=True), root), Reading(size=size)).train
+
+
+def palm(root: Path, size: int) -> ImageData:
+    return palm_splits(once(make_palm, root), Reading(size=size)).train
+
+
+@pytest.fixture(params=[folder, birds, cub, cub_cropped, cars, car_folders, rsna, rsna_png, palm])
 def maker(request: pytest.FixtureRequest) -> Maker:
     made: Maker = request.param
     return made
@@ -53,6 +95,13 @@ def test_truth_and_parts_have_the_size_of_the_image(data: ImageData) -> None:
         assert masks
         assert all((mask.shape, mask.dtype) == ((SIZE, SIZE), torch.bool) for mask in masks)
         assert sample.deciding_part is None or sample.deciding_part in sample.parts
+
+
+def test_boxes_lie_on_the_image(data: ImageData) -> None:
+    for sample in map(data.__getitem__, range(len(data))):
+        for left, top, right, bottom in sample.boxes:
+            assert 0 <= left < right <= SIZE
+            assert 0 <= top < bottom <= SIZE
 
 
 def test_labels_agree_with_the_samples(data: ImageData) -> None:

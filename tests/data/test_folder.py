@@ -14,7 +14,9 @@ import torch
 from PIL import Image
 
 from dprotonet.data.base import Splits
-from dprotonet.data.folder import FolderImages, folder_splits
+from dprotonet.data.folder import folder_splits
+from dprotonet.data.listed import ListedImages
+from dprotonet.data.reading import Reading
 from dprotonet.errors import UserError
 
 _SHADES: Iterator[int] = count()
@@ -40,11 +42,11 @@ def root(tmp_path: Path) -> Path:
 
 
 def scan(root: Path, **options: object) -> Splits:
-    return folder_splits(root, size=8, **options)  # type: ignore[arg-type]
+    return folder_splits(root, Reading(size=8, **options))  # type: ignore[arg-type]
 
 
 def names(data: object) -> list[str]:
-    assert isinstance(data, FolderImages)
+    assert isinstance(data, ListedImages)
     return [data.name(index) for index in range(len(data))]
 
 

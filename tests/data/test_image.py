@@ -11,7 +11,15 @@ import pytest
 import torch
 from PIL import Image
 
-from dprotonet.data.image import UnreadableImage, image_from_pil, read_image, read_mask, read_picture
+from dprotonet.data.box import Box
+from dprotonet.data.image import (
+    UnreadableImage,
+    image_from_pil,
+    probed_extent,
+    read_image,
+    read_mask,
+    read_picture,
+)
 from dprotonet.errors import UserError
 
 RED, GREEN, BLUE, WHITE, BLACK = (255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 255), (0, 0, 0)
@@ -126,6 +134,24 @@ def test_exif_orientation(tmp_path: Path, orientation: int, suffix: str) -> None
     image = saved(tmp_path / f"a.{suffix}", stored, exif=exif)
     corners = {(row, column): colour(image, row, column)[0] > 200 for row in (0, -1) for column in (0, -1)}
     assert [corner for corner, red in corners.items() if red] == [_RED_CORNER[orientation]]
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "tif"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_extent_and_crop_are_of_the_upright_image(tmp_path: Path, orientation: int, suffix: str) -> None:
+    stored = Image.new("RGB", (640, 320), BLACK)
+    stored.paste(RED, (0, 0, 320, 160))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    path = tmp_path / f"a.{suffix}"
+    stored.save(path, exif=exif)
+    assert probed_extent(path.read_bytes(), name="a") == ((640, 320) if orientation < 5 else (320, 640))
+    row, column = _RED_CORNER[orientation]
+    left, top = 0.5 * abs(column), 0.5 * abs(row)
+    red = read_image(path, size=SIDE, crop=Box(left, top, left + 0.5, top + 0.5))
+    assert red[0, 1:-1, 1:-1].min() > 200
+    black = read_image(path, size=SIDE, crop=Box(0.5 - left, 0.5 - top, 1 - left, 1 - top))
+    assert black[0, 1:-1, 1:-1].max() < 50
 
 
 def test_exif_turns_across_are_told_apart() -> None:

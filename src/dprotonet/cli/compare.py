@@ -36,7 +36,7 @@ class CompareArguments:
     """Folder for tables and pictures; what was measured is kept there, so the same command goes on after a
     stop."""
     data: str | None = None
-    """birds, folder:PATH, or images:PATH for a folder of images without classes (default: the run's own)."""
+    """As in train, or images:PATH for a folder of images without classes (default: the run's own)."""
     split: Literal["train", "val", "test"] = "test"
     methods: str = "mdm,gradcam,gradcam++,scorecam,ablationcam"
     """Comma between methods: mdm, mdm:PRESET, gradcam, gradcam++, scorecam, ablationcam, rise, similarity

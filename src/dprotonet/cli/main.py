@@ -14,7 +14,7 @@ from dprotonet.compat import keep_freed_memory
 from dprotonet.errors import ComputationError, UserError
 
 COMMANDS = {
-    "train": "train a DProtoNet on the built-in birds or a folder of images",
+    "train": "train a DProtoNet on the built-in birds, a folder of images or a public data set",
     "evaluate": "accuracy, confusion matrix and more of a trained run",
     "predict": "classify images and show the evidence",
     "explain": "show where the prototypes that decided are, in the image and in their sources",
@@ -23,12 +23,13 @@ COMMANDS = {
     "sanity": "check that heatmaps change when the network's weights become random",
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
+    "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; 0 for success, 2 for a user's mistake, 1 for a failed computation."""
+    """Run a command; 0 for success, 2 for a user's mistake, 1 for a failed computation or check."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _speak_warnings()
     if not words or words[0] in ("-h", "--help"):
@@ -60,7 +61,7 @@ def _speak_warnings() -> None:
 def _guarded(command: str, words: list[str]) -> int:
     keep_freed_memory()
     try:
-        import_module(f"dprotonet.cli.{command}").main(words)
+        return import_module(f"dprotonet.cli.{command}").main(words) or 0
     except UserError as error:
         return _fail(str(error), 2)
     except ComputationError as error:

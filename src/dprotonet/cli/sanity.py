@@ -23,7 +23,7 @@ class SanityArguments:
     out: Path
     """Folder for sanity.json and sanity.png."""
     data: str | None = None
-    """birds, folder:PATH, or images:PATH for a folder of images without classes (default: the run's own)."""
+    """As in train, or images:PATH for a folder of images without classes (default: the run's own)."""
     split: Literal["train", "val", "test"] = "test"
     methods: str = "mdm,gradcam"
     """Comma between methods, as of `dprotonet compare`."""

@@ -40,11 +40,7 @@ def main(words: list[str]) -> None:
 def absolute(data: DataConfig) -> DataConfig:
     """With the folder's full path, so that the run can be evaluated from anywhere."""
     kind, _, path = data.data.partition(":")
-    return (
-        replace(data, data=f"folder:{Path(path).expanduser().resolve()}")
-        if kind == "folder" and path
-        else data
-    )
+    return replace(data, data=f"{kind}:{Path(path).expanduser().resolve()}") if path else data
 
 
 def run(config: Config, arguments: TrainArguments) -> None:

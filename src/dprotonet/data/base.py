@@ -10,6 +10,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from dprotonet.data.box import Box
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -21,6 +23,7 @@ class Sample:
     truth: Tensor | None = None  # (H, W) bool, localisation truth
     parts: Mapping[str, Tensor] = field(default_factory=dict)  # (H, W) bool each
     deciding_part: str | None = None
+    boxes: tuple[Box, ...] = ()  # on the fitted image, where the truth came as boxes
 
 
 class ImageData(Protocol):
@@ -45,9 +48,12 @@ class ImageData(Protocol):
 
 @dataclass(frozen=True)
 class Splits:
-    """The three splits of a data set, and the files that had to be skipped with the reason."""
+    """The three splits of a data set, and what was found wrong with it while they were made."""
 
     train: ImageData
     val: ImageData
     test: ImageData
-    skipped: Mapping[str, str] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)  # unreadable files, and why
+    leaks: Sequence[str] = ()  # "one = other", in two splits; only where they were allowed
+    problems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what, and which
+    absent: Mapping[str, str] = field(default_factory=dict)  # optional files, and what they give

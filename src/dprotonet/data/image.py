@@ -8,7 +8,7 @@ Unstated: the paper "cropped to 224x224". We squash the whole image to the squar
 test pipeline does: no localisation truth is ever cropped away, and image and mask stay aligned.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from os import PathLike
@@ -19,8 +19,16 @@ import torch
 from PIL import ExifTags, Image, UnidentifiedImageError
 from torch import Tensor
 
+from dprotonet.data.box import Box, Extent
+from dprotonet.data.depth import eight_bits
+from dprotonet.data.dicom import SUFFIX, dicom_image
 from dprotonet.errors import UserError
 
+MaskRule = Callable[[Image.Image], np.ndarray]
+"""Which pixels of a mask file are truth, bool (H, W)."""
+
+_PROBE = 8  # pixels: enough to decode everything, and the fastest road through the JPEG decoder
+_LYING = (5, 6, 7, 8)  # EXIF orientations with width and height exchanged
 _TO_UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -41,17 +49,35 @@ class UnreadableImage(UserError):
         self.reason = reason
 
 
-def read_image(path: str | PathLike[str], *, size: int) -> Tensor:
-    """The image in a file, upright and squashed to the square: (3, size, size) uint8."""
-    return decode_image(_contents(path), name=str(path), size=size)
+def read_image(path: str | PathLike[str], *, size: int, crop: Box | None = None) -> Tensor:
+    """The image in a file, upright and squashed to the square: (3, size, size) uint8.
+
+    `crop` is the part to take, in shares of width and height.
+    """
+    return decode_image(_contents(path), name=str(path), size=size, crop=crop)
 
 
-def decode_image(data: bytes, *, name: str, size: int) -> Tensor:
+def decode_image(data: bytes, *, name: str, size: int, crop: Box | None = None) -> Tensor:
     """As `read_image`, of the bytes of a file; `name` is for the message of `UnreadableImage`."""
     with _opened(data, name) as image:
-        # A JPEG at least twice too large is decoded at 1/2, 1/4 or 1/8 scale; others take no notice.
-        image.draft(None, (size, size))
-        return image_from_pil(image, size=size)
+        # A JPEG at least twice too large is decoded at 1/2, 1/4 or 1/8 scale; others take no notice. A crop
+        # is decoded in full: its share counts on the upright image, and the draft is of the one that lies.
+        if crop is None:
+            image.draft(None, (size, size))
+        colours = _rgb(_upright(image))
+        return _resized(colours, (size, size), None if crop is None else crop.scaled(*colours.size))
+
+
+def probed_extent(data: bytes, *, name: str) -> Extent:
+    """Width and height of the upright image in the bytes of a file, all of which was decoded to be sure."""
+    with _opened(data, name) as image:
+        stored = image.size
+        image.draft(None, (_PROBE, _PROBE))
+        drafted = image.size != stored
+        upright = _rgb(_upright(image)).size
+        if not drafted:
+            return upright
+        return stored[::-1] if _orientation(image) in _LYING else stored
 
 
 def image_from_pil(image: Image.Image, *, size: int) -> Tensor:
@@ -73,11 +99,32 @@ def picture_from_pil(image: Image.Image, *, longest: int) -> Tensor:
     return _resized(colours, (max(1, round(colours.width * scale)), max(1, round(colours.height * scale))))
 
 
-def read_mask(path: str | PathLike[str], *, size: int) -> Tensor:
-    """The truth in a file, (size, size) bool by nearest neighbour: all that is not black or transparent."""
+def shown(image: Image.Image) -> np.ndarray:
+    """Truth is all that is not black or transparent."""
+    if _is_deep(image):
+        return np.asarray(image) != 0
+    rgba = np.asarray(image.convert("RGBA"))  # colours, since number 0 of a palette need not be black
+    return ((rgba[..., 0] | rgba[..., 1] | rgba[..., 2]) > 0) & (rgba[..., 3] > 0)
+
+
+def bright(image: Image.Image) -> np.ndarray:
+    """Truth is the brighter half of the grey levels."""
+    return np.asarray(_rgb(image).convert("L")) > 127
+
+
+def dark(image: Image.Image) -> np.ndarray:
+    """Truth is the darker half of the grey levels."""
+    return ~bright(image)
+
+
+def read_mask(
+    path: str | PathLike[str], *, size: int, rule: MaskRule = shown, crop: Box | None = None
+) -> Tensor:
+    """The truth in a file, (size, size) bool by nearest neighbour; `crop` in shares of width and height."""
     with _opened(_contents(path), str(path)) as image:
-        truth = Image.fromarray(_nonzero(_upright(image)).astype(np.uint8))
-        return torch.from_numpy(np.array(truth.resize((size, size), Image.Resampling.NEAREST)) > 0)
+        truth = Image.fromarray(rule(_upright(image)).astype(np.uint8))
+        part = None if crop is None else crop.scaled(*truth.size)
+        return torch.from_numpy(np.array(truth.resize((size, size), Image.Resampling.NEAREST, box=part)) > 0)
 
 
 def _contents(path: str | PathLike[str]) -> bytes:
@@ -92,8 +139,10 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
     if not data:
         raise _unreadable(name, "the file is empty")
     try:
-        with Image.open(BytesIO(data)) as image:
+        with dicom_image(data) if name.lower().endswith(SUFFIX) else Image.open(BytesIO(data)) as image:
             yield image
+    except UserError:  # a package is missing
+        raise
     except UnidentifiedImageError as error:
         raise _unreadable(name, "not an image, or of an unknown format") from error
     except Exception as error:  # a broken file makes PIL's decoders raise almost anything
@@ -104,60 +153,37 @@ def _unreadable(name: str, reason: str) -> UnreadableImage:
     return UnreadableImage(f"cannot read {name}: {reason}; replace or remove the file", reason=reason)
 
 
-def _resized(colours: Image.Image, size: tuple[int, int]) -> Tensor:
-    resized = colours.resize(size, Image.Resampling.BILINEAR)  # antialiased by PIL
+def _resized(colours: Image.Image, size: tuple[int, int], box: Box | None = None) -> Tensor:
+    resized = colours.resize(size, Image.Resampling.BILINEAR, box)  # antialiased by PIL
     # Turned by numpy: torch would wake a second thread for it, which costs more than the image.
     return torch.from_numpy(np.array(np.asarray(resized).transpose(2, 0, 1), order="C"))
 
 
 def _upright(image: Image.Image) -> Image.Image:
     image.load()  # first: PIL turns TIFFs itself while loading, and PNGs may keep EXIF behind the pixels
-    try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # damaged EXIF says nothing of the direction, and the pixels are fine
-        return image
+    orientation = _orientation(image)
     return image.transpose(_TO_UPRIGHT[orientation]) if orientation in _TO_UPRIGHT else image
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # damaged EXIF says nothing of the direction, and the pixels are fine
+        return 1
 
 
 def _rgb(image: Image.Image) -> Image.Image:
     if _is_deep(image):
-        return Image.fromarray(_eight_bits(np.asarray(image, dtype=np.float32), image.mode)).convert("RGB")
+        return Image.fromarray(_seen(image)).convert("RGB")
     if not image.has_transparency_data:
         return image.convert("RGB")
     cutout = image.convert("RGBA")  # transparency shows white, the paper such pictures are made for
     return Image.alpha_composite(Image.new("RGBA", cutout.size, "white"), cutout).convert("RGB")
 
 
+def _seen(image: Image.Image) -> np.ndarray:
+    return eight_bits(np.asarray(image, dtype=np.float32), fractions=image.mode == "F")
+
+
 def _is_deep(image: Image.Image) -> bool:
     return image.mode == "F" or image.mode.startswith("I")  # I, and I;16 of either byte order
-
-
-def _eight_bits(values: np.ndarray, mode: str) -> np.ndarray:
-    finite = values[np.isfinite(values)]
-    if finite.size == 0:
-        return np.zeros(values.shape, dtype=np.uint8)
-    black, white = _range(float(finite.min()), float(finite.max()), mode)
-    known = np.nan_to_num(values, nan=black, posinf=white, neginf=black)
-    return ((known - black) / (white - black) * 255).round().clip(0, 255).astype(np.uint8)
-
-
-def _range(low: float, high: float, mode: str) -> tuple[float, float]:
-    """The values that stand for black and white in deep images.
-
-    Non-negative numbers go by the bits in use, at least 8: a 12-bit radiograph in a 16-bit file is divided by
-    4095, not by 65535, which would show black. Steps of whole bits are coarse: unlike with a stretch, most
-    images of one detector keep their relative brightness. Floats up to 1 keep the range from 0 to 1. Numbers
-    below zero (Hounsfield units) have no natural range and are stretched, smallest to largest.
-    """
-    if low < 0:
-        return low, max(high, low + 1e-6)
-    if mode == "F" and high <= 1:
-        return 0.0, 1.0
-    return 0.0, float(2 ** max(8, int(high).bit_length()) - 1)
-
-
-def _nonzero(image: Image.Image) -> np.ndarray:
-    if _is_deep(image):
-        return np.asarray(image) != 0
-    rgba = np.asarray(image.convert("RGBA"))  # colours, since number 0 of a palette need not be black
-    return ((rgba[..., 0] | rgba[..., 1] | rgba[..., 2]) > 0) & (rgba[..., 3] > 0)

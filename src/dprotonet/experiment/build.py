@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,12 @@ from torch import Tensor, nn
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.birds import bird_splits
+from dprotonet.data.cars import cars_splits
+from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
+from dprotonet.data.palm import palm_splits
+from dprotonet.data.reading import Reading
+from dprotonet.data.rsna import rsna_splits
 from dprotonet.data.transforms import Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
@@ -30,9 +36,19 @@ from dprotonet.training.phases import LearningRates, Stage, plan
 
 Progress = Callable[[int, int], None]
 
+READERS: Mapping[str, Callable[[Path, Reading], Splits]] = {
+    "folder": folder_splits,
+    "cub": cub_splits,
+    "cub-cropped": cropped_cub_splits,
+    "cars": cars_splits,
+    "rsna": rsna_splits,
+    "palm": palm_splits,
+}
+"""The words before the colon of --data, and who reads such a folder."""
+
 
 def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Splits:
-    """`birds` or `folder:PATH` as train, val and test."""
+    """`birds`, or a word of READERS and a path, as train, val and test."""
     kind, _, path = config.data.partition(":")
     if kind == "birds" and not path:
         return bird_splits(
@@ -43,16 +59,25 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
             seed=config.data_seed,
             size=config.image_size,
         )
-    if kind == "folder" and path:
-        return folder_splits(
-            Path(path).expanduser(),
+    if kind in READERS and path:
+        reading = Reading(
             size=config.image_size,
             val_fraction=config.val_fraction,
             seed=config.data_seed,
             allow_leaks=config.allow_leaks,
             on_progress=on_progress,
         )
-    raise UserError(f"--data {config.data}: unknown data set; use birds or folder:PATH")
+        return READERS[kind](Path(path).expanduser(), reading)
+    if config.data in READERS:
+        raise UserError(f"--data {kind}: where is it? use {kind}:PATH with the path of its folder")
+    raise UserError(_unknown_data(config.data, kind))
+
+
+def _unknown_data(data: str, kind: str) -> str:
+    close = get_close_matches(kind, ["birds", *READERS], n=1)
+    hint = f"did you mean '{close[0]}'? " if close and close[0] != kind else ""
+    forms = ", ".join(f"{word}:PATH" for word in READERS)
+    return f"--data {data}: unknown data set; {hint}use birds, {forms}"
 
 
 def build_network(

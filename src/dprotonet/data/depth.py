@@ -1,0 +1,28 @@
+"""Numbers of more than eight bits as the grey levels a person would see."""
+
+import numpy as np
+
+
+def eight_bits(values: np.ndarray, *, fractions: bool = False) -> np.ndarray:
+    """Any finite or infinite numbers as uint8; `fractions` says that numbers up to 1 mean black to white."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return np.zeros(values.shape, dtype=np.uint8)
+    black, white = _range(float(finite.min()), float(finite.max()), fractions=fractions)
+    known = np.nan_to_num(values, nan=black, posinf=white, neginf=black)
+    return ((known - black) / (white - black) * 255).round().clip(0, 255).astype(np.uint8)
+
+
+def _range(low: float, high: float, *, fractions: bool) -> tuple[float, float]:
+    """The values that stand for black and white in deep images.
+
+    Non-negative numbers go by the bits in use, at least 8: a 12-bit radiograph in a 16-bit file is divided by
+    4095, not by 65535, which would show black. Steps of whole bits are coarse: unlike with a stretch, most
+    images of one detector keep their relative brightness. Floats up to 1 keep the range from 0 to 1. Numbers
+    below zero (Hounsfield units) have no natural range and are stretched, smallest to largest.
+    """
+    if low < 0:
+        return low, max(high, low + 1e-6)
+    if fractions and high <= 1:
+        return 0.0, 1.0
+    return 0.0, float(2 ** max(8, int(high).bit_length()) - 1)

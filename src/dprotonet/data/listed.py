@@ -1,0 +1,100 @@
+"""One split of images that lie in files, opened when asked for; what all readers of files give."""
+
+import os
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dprotonet.data.base import Sample
+from dprotonet.data.box import Box, Extent, Point, disc, filled, whole
+from dprotonet.data.image import MaskRule, read_image, read_mask, shown
+from dprotonet.data.scan import ImageFile
+
+
+class ListedImages:
+    """One split; masks and boxes become truth, points become discs, a crop applies to all of them alike.
+
+    Unstated: how large a part is, where a data set gives only its point. The disc has a radius of
+    `part_radius` times the side of the image.
+    """
+
+    part_radius = 0.06
+
+    def __init__(
+        self,
+        root: Path,
+        files: Iterable[ImageFile],
+        *,
+        classes: Sequence[str],
+        size: int,
+        rule: MaskRule = shown,
+    ) -> None:
+        self.root, self.size, self.rule = root, size, rule
+        self.files = tuple(files)
+        self.classes = tuple(classes)
+        numbers = {name: number for number, name in enumerate(self.classes)}
+        self.labels = tuple(numbers[file.class_name] for file in self.files)
+
+    @property
+    def fingerprint(self) -> str:
+        """Over names, contents of images and their truth, and size; not over where the root lies."""
+        content = blake2b(str(self.size).encode(), digest_size=16)
+        for file in self.files:
+            content.update(os.fsencode(f"\0{file.name}\0{file.digest}\0{file.truth_digest}"))
+        return content.hexdigest()
+
+    def name(self, index: int) -> str:
+        return self.files[index].name
+
+    def extent(self, index: int) -> Extent:
+        """Width and height of the original."""
+        return self.files[index].extent
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> Sample:
+        file = self.files[index]
+        return Sample(
+            image=read_image(self.root / file.name, size=self.size, crop=_crop_shares(file)),
+            label=self.labels[index],
+            name=file.name,
+            truth=self.truth(index),
+            parts={point.part: self._part(file, point) for point in file.points},
+            boxes=self._boxes(file),
+        )
+
+    def truth(self, index: int) -> Tensor | None:
+        """The localisation truth (size, size) without opening the image."""
+        file = self.files[index]
+        if file.masks is None:
+            return None if file.boxes is None else filled(self._boxes(file), self.size)
+        merged = torch.zeros(self.size, self.size, dtype=torch.bool)
+        for mask in file.masks:
+            crop = _crop_shares(file)
+            merged |= read_mask(self.root / mask, size=self.size, rule=self.rule, crop=crop)
+        return merged
+
+    def _boxes(self, file: ImageFile) -> tuple[Box, ...]:
+        fitted = (box.within(_frame(file), self.size) for box in file.boxes or ())
+        return tuple(box for box in fitted if not box.empty)
+
+    def _part(self, file: ImageFile, point: Point) -> Tensor:
+        if point.place is None:
+            return torch.zeros(self.size, self.size, dtype=torch.bool)
+        frame, (x, y) = _frame(file), point.place
+        across = (x - frame.left) / (frame.right - frame.left)
+        down = (y - frame.top) / (frame.bottom - frame.top)
+        radius = self.part_radius * self.size
+        return disc(across * self.size, down * self.size, radius=radius, size=self.size)
+
+
+def _frame(file: ImageFile) -> Box:
+    return file.crop or whole(file.extent)
+
+
+def _crop_shares(file: ImageFile) -> Box | None:
+    return None if file.crop is None else file.crop.scaled(1 / file.extent[0], 1 / file.extent[1])
