@@ -21,7 +21,7 @@ class DemoArguments:
     cache: Path | None = None
     """Where to keep backbone features (default: the user's cache folder, or $DPROTONET_CACHE)."""
     data_: DataConfig = field(default_factory=DataConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network_: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(
         default_factory=lambda: TrainingConfig(mode="frozen", epochs=20, augmentations=2, workers=2)
     )
@@ -35,7 +35,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.trainer import Trainer
 
     console = stderr_console()
-    config = Config(arguments.data_, arguments.network, arguments.training)
+    config = Config(arguments.data_, arguments.network_, arguments.training)
     trainer = Trainer(config, arguments.out, overwrite=True, cache=arguments.cache or default_cache())
     with Reporter(console) as reporter:
         reporter.watch(trainer.run())

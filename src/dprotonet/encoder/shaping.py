@@ -1,18 +1,20 @@
 """The shaping network f_a: two 1×1 convolutions with a ReLU between (Section 4.3)."""
 
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
 
 class Shaping(nn.Sequential):
     """(B, in_channels, h, w) to (B, dimension, h, w).
 
-    No sigmoid at the end (ProtoPNet has one), so region vectors and distances are unbounded.
+    Without an `ending` region vectors and distances are unbounded; ProtoPNet ends with a sigmoid.
     Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet).
     """
 
-    def __init__(self, in_channels: int, dimension: int = 512) -> None:
+    def __init__(self, in_channels: int, dimension: int = 512, *, ending: Sequence[nn.Module] = ()) -> None:
         first, second = nn.Conv2d(in_channels, dimension, 1), nn.Conv2d(dimension, dimension, 1)
-        super().__init__(first, nn.ReLU(), second)
+        super().__init__(first, nn.ReLU(), second, *ending)
         for layer in (first, second):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             if layer.bias is not None:

@@ -21,12 +21,13 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.errors import UserError
+from dprotonet.experiment.rivals import check_rival
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
 from dprotonet.network import DProtoNet
-from dprotonet.training.phases import LearningRates, Stage, plan
+from dprotonet.training.phases import LearningRates, Stage, StepDecay, constant, half_cosine, plan
 
 Progress = Callable[[int, int], None]
 
@@ -65,12 +66,17 @@ def build_network(
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
-    shaping = Shaping(backbone.channels, config.dimension)
+    shaping = Shaping(backbone.channels, config.dimension, ending=build_ending(config))
     regions = build_regions(config, backbone.feature_size(image_size), masks)
     prototypes = Prototypes(
         classes, config.prototypes_per_class, regions.dimension, similarity=build_similarity(config)
     )
-    return DProtoNet(Encoder(backbone, shaping, regions), prototypes, Head(prototypes.prototype_class))
+    head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
+
+
+def build_ending(config: NetworkConfig) -> list[nn.Module]:
+    return [nn.Sigmoid()] if config.activation == "sigmoid" else []
 
 
 def build_regions(
@@ -122,7 +128,14 @@ def build_stages(config: TrainingConfig) -> tuple[Stage, ...]:
         warm=config.warm_epochs,
         push_every=config.push_every,
         last_layer=config.last_layer_epochs,
+        head_learns=config.head_learns,
     )
+
+
+def build_rate_share(config: TrainingConfig) -> Callable[[int, int], float]:
+    if config.rate_schedule == "step":
+        return StepDecay(config.warm_epochs)
+    return half_cosine if config.rate_schedule == "cosine" else constant
 
 
 def build_loss(config: TrainingConfig) -> PrototypeLoss:
@@ -180,6 +193,7 @@ def check_config(config: Config) -> None:
     for name in ("rate_shaping", "rate_prototypes", "rate_head", "epsilon"):
         if not values[name] > 0:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
+    check_rival(config)
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
 

@@ -23,6 +23,7 @@ from dprotonet.experiment.build import (
     build_loss,
     build_network,
     build_normalise,
+    build_rate_share,
     build_splits,
     build_stages,
     check_config,
@@ -35,9 +36,9 @@ from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
-from dprotonet.training.phases import WeightDecay, constant, half_cosine
+from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
-from dprotonet.training.start import starting_vectors
+from dprotonet.training.start import starting_vectors, uniform_vectors
 from dprotonet.training.views import ViewSource
 
 logger = logging.getLogger(__name__)
@@ -147,7 +148,7 @@ class Trainer:
             sources, trained = (train, val), network.without_backbone()
         workers = 0 if training.mode == "frozen" else training.workers
         pusher = Pusher(accelerator, images=training.push_images, batch=training.batch_size, workers=workers)
-        rate_share = half_cosine if training.rate_schedule == "cosine" else constant
+        rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
         settings = Settings(training.seed, training.batch_size, workers, training.patience, decay, rate_share)
         return Engine(
@@ -184,13 +185,12 @@ class Trainer:
         return cache.open()
 
     def _start(self, engine: Engine) -> None:
-        vectors = starting_vectors(
-            engine.network,
-            engine.train_views,
-            seed=self.config.training.seed,
-            device=engine.accelerator.device,
-        )
-        engine.network.initialise_prototypes(vectors)
+        network, seed = engine.network, self.config.training.seed
+        if self.config.training.prototype_start == "uniform":
+            network.initialise_prototypes(uniform_vectors(network, seed=seed))
+            return
+        device = engine.accelerator.device
+        network.initialise_prototypes(starting_vectors(network, engine.train_views, seed=seed, device=device))
 
 
 @dataclass
