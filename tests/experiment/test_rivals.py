@@ -7,15 +7,21 @@ from pathlib import Path
 import pytest
 import tomli_w
 import torch
+from PIL import Image
 from tests.conftest import tiny_config
+from torch import Tensor
 
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, from_tables, to_tables
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.build import check_config
+from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.rivals import PRESETS, rival_config
+from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
+from dprotonet.training.events import RoundDone
 
 RIVALS = tuple(name for name in PRESETS if name != "dprotonet")
 
@@ -23,13 +29,15 @@ RIVALS = tuple(name for name in PRESETS if name != "dprotonet")
 def tiny_rival(name: str, **training: object) -> Config:
     """The tiny run with the rival's own values."""
     config = rival_config(name)
-    small = tiny_config(push_images=config.training.push_images, **training)
+    small = tiny_config(**{"epochs": 2, **training})
     sizes = {key: getattr(small.network, key) for key in ("backbone", "dimension", "prototypes_per_class")}
     epochs = {
         key: getattr(small.training, key)
         for key in ("mode", "epochs", "warm_epochs", "push_every", "batch_size", "augmentations", "patience")
     }
-    return Config(small.data, replace(config.network, **sizes), replace(config.training, **epochs))
+    last_layer = min(config.training.last_layer_epochs, small.training.last_layer_epochs)
+    trained = replace(config.training, **epochs, last_layer_epochs=last_layer)
+    return Config(small.data, replace(config.network, **sizes), trained)
 
 
 def test_no_word_is_dprotonet() -> None:
@@ -78,16 +86,27 @@ def test_a_name_without_its_values_is_refused(name: str) -> None:
         check_config(Config(network=NetworkConfig(network=name)))  # type: ignore[arg-type]
 
 
+def trained(name: str, out: Path, **training: object) -> dp.Model:
+    for _ in Trainer(tiny_rival(name, **training), out, cache=out.parent / "cache").run():
+        pass
+    return dp.load(out)
+
+
+def some_images() -> list[Tensor]:
+    birds = Birds(species=4, per_species=1, split="test", seed=0, size=64)
+    return [birds[index].image for index in range(4)]
+
+
+@pytest.fixture(scope="module")
+def black_box(tmp_path_factory: pytest.TempPathFactory) -> dp.Model:
+    return trained("blackbox", tmp_path_factory.mktemp("black") / "run", mode="frozen", epochs=4)
+
+
 @pytest.mark.parametrize("mode", ["joint", "frozen"])
 @pytest.mark.parametrize("name", RIVALS)
 def test_train_save_load_predict(name: str, mode: str, tmp_path: Path) -> None:
-    trainer = Trainer(tiny_rival(name, mode=mode), tmp_path / "run", cache=tmp_path / "cache")
-    for _ in trainer.run():
-        pass
-    model = dp.load(tmp_path / "run")
+    model, images = trained(name, tmp_path / "run", mode=mode), some_images()
     assert model.config.network.network == name
-    birds = Birds(species=4, per_species=2, split="test", seed=0, size=64)
-    images = [birds[index].image for index in range(4)]
     model.save_pretrained(tmp_path / "copy")
     first, second = (
         model.predict_many(images),
@@ -123,3 +142,62 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_the_demo_is_dprotonets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--network", "protopnet", "--out", str(tmp_path / "run")]) == 2
     assert "dprotonet train --network protopnet" in capsys.readouterr().err
+
+
+# ── the black box ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_black_box_is_pooling_and_a_linear_layer(black_box: dp.Model) -> None:
+    inputs = black_box.inputs(some_images())
+    network = black_box.network
+    with torch.no_grad():
+        pooled = network.encoder.backbone(inputs).mean(dim=(2, 3))
+        literal = pooled @ network.head.weight.T + network.head.bias
+        torch.testing.assert_close(network(inputs), literal)
+
+
+def test_a_black_box_is_judged_where_others_are_pushed(black_box: dp.Model) -> None:
+    assert black_box.folder is not None
+    events = [item["event"] for item in RunFolder(black_box.folder).read_metrics()]
+    assert events == ["EpochDone", "EpochDone", "RoundDone"] * 2
+
+
+def test_a_black_box_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    config = tiny_rival("blackbox", mode="frozen", epochs=4)
+    events = Trainer(config, tmp_path / "run", cache=tmp_path / "cache").run()
+    for event in events:
+        if isinstance(event, RoundDone):
+            break
+    events.close()
+    for _ in Trainer(config, tmp_path / "run", resume=True, cache=tmp_path / "cache").run():
+        pass
+    whole = trained("blackbox", tmp_path / "whole", mode="frozen", epochs=4)
+    again = dp.load(tmp_path / "run")
+    for name, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, again.network.state_dict()[name])
+
+
+def test_a_black_box_gives_no_evidence(
+    black_box: dp.Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert black_box.prototypes == ()
+    assert black_box.predict(some_images()[0]).evidence == ()
+    with pytest.raises(dp.UserError, match="no prototypes; use dprotonet saliency"):
+        black_box.explain(some_images())
+    image, run = tmp_path / "bird.png", str(black_box.folder)
+    Image.fromarray(some_images()[0].permute(1, 2, 0).numpy()).save(image)
+    for words in (
+        ["explain", run, str(image), "--out", str(tmp_path / "explained")],
+        ["quality", run],
+        ["predict", run, str(image), "--out", str(tmp_path)],
+    ):
+        assert main(words) == 2
+        assert "a black box has no prototypes; use dprotonet saliency" in capsys.readouterr().err
+    assert main(["predict", run, str(image)]) == 0
+    assert main(["evaluate", run]) == 0
+
+
+@pytest.mark.parametrize("method", ["mdm", "gradcam"])
+def test_saliency_of_a_black_box(black_box: dp.Model, method: str) -> None:
+    (found,) = saliency(Classifier.of_model(black_box), some_images()[0], method=method)
+    assert found.heatmap.max() == 1

@@ -159,6 +159,6 @@ def test_rates_over_the_epochs() -> None:
     [("protopnet", {"last"}), ("np-protopnet", set()), ("dprotonet", {"warm", "joint", "last"})],
 )
 def test_when_the_last_layer_learns(name: str, learning: set[str]) -> None:
-    phases = [stage for stage in build_stages(rival_config(name).training) if isinstance(stage, Phase)]
+    phases = [stage for stage in build_stages(rival_config(name)) if isinstance(stage, Phase)]
     assert {phase.name for phase in phases if phase.learning_rates.head > 0} == learning
     assert {phase.name for phase in phases} >= {"warm", "joint"}

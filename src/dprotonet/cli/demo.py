@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dprotonet.cli.parse import parsed
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
+from dprotonet.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class DemoArguments:
 
 def main(words: list[str]) -> None:
     arguments = parsed(DemoArguments, words, command="demo")
+    rival = arguments.network_.network
+    if rival != "dprotonet":
+        raise UserError(f"the demo is of DProtoNet; use dprotonet train --network {rival} --out FOLDER")
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
     from dprotonet.experiment.demo import Demo

@@ -26,8 +26,16 @@ from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
-from dprotonet.network import DProtoNet
-from dprotonet.training.phases import LearningRates, Stage, StepDecay, constant, half_cosine, plan
+from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.training.phases import (
+    LearningRates,
+    Stage,
+    StepDecay,
+    constant,
+    half_cosine,
+    plan,
+    plan_without_pushes,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -58,7 +66,7 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
 
 def build_network(
     config: NetworkConfig, *, classes: int, image_size: int, pretrained: bool, masks: Tensor | None = None
-) -> DProtoNet:
+) -> Network:
     """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded.
 
     `masks` are those of a stored network, so that loading needs neither their seed nor their file.
@@ -66,6 +74,8 @@ def build_network(
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
+    if config.network == "blackbox":
+        return _black_box(backbone, backbone.feature_size(image_size), classes)
     shaping = Shaping(backbone.channels, config.dimension, ending=build_ending(config))
     regions = build_regions(config, backbone.feature_size(image_size), masks)
     prototypes = Prototypes(
@@ -73,6 +83,11 @@ def build_network(
     )
     head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
+
+
+def _black_box(backbone: Backbone, size: tuple[int, int], classes: int) -> BlackBox:
+    average = Masks(torch.ones(1, 1, *size), dimension=backbone.channels)
+    return BlackBox(Encoder(backbone, nn.Identity(), average), nn.Linear(backbone.channels, classes))
 
 
 def build_ending(config: NetworkConfig) -> list[nn.Module]:
@@ -119,16 +134,20 @@ def build_normalise(backbone: nn.Module, channels: int) -> Normalise:
     return Normalise(tuple(backbone.mean), tuple(backbone.std), channels=channels)
 
 
-def build_stages(config: TrainingConfig) -> tuple[Stage, ...]:
-    backbone_rate = 0.0 if config.mode == "frozen" else config.rate_backbone
-    rates = LearningRates(backbone_rate, config.rate_shaping, config.rate_prototypes, config.rate_head)
+def build_stages(config: Config) -> tuple[Stage, ...]:
+    training = config.training
+    backbone_rate = 0.0 if training.mode == "frozen" else training.rate_backbone
+    rates = LearningRates(backbone_rate, training.rate_shaping, training.rate_prototypes, training.rate_head)
+    epochs, warm, every = training.epochs, training.warm_epochs, training.push_every
+    if config.network.network == "blackbox":
+        return plan_without_pushes(rates, epochs=epochs, warm=warm, judge_every=every)
     return plan(
         rates,
-        epochs=config.epochs,
-        warm=config.warm_epochs,
-        push_every=config.push_every,
-        last_layer=config.last_layer_epochs,
-        head_learns=config.head_learns,
+        epochs=epochs,
+        warm=warm,
+        push_every=every,
+        last_layer=training.last_layer_epochs,
+        head_learns=training.head_learns,
     )
 
 

@@ -45,6 +45,8 @@ PRESETS: dict[str, Tables] = {
     ),
     # Singh and Yow, 2021: prototypes of h×w×D, Z_G of appendix B. The size is unverified: --patch H W.
     "gen-protopnet": _changed(_PROTOPNET, network={"regions": "patches", "patch": [2, 2]}, training={}),
+    # The backbone with a linear layer, in the same epochs; that layer learns as fast as other new ones.
+    "blackbox": {"training": {"rate_head": 3e-3}},
 }
 
 
@@ -73,6 +75,6 @@ def check_rival(config: Config) -> None:
     telling = [(name, key) for name, key in keys if PRESETS[word][name][key] != plain[name][key]]
     if telling and all(given[name][key] == plain[name][key] for name, key in telling):
         raise UserError(
-            f"network is '{word}', but all its values are DProtoNet's; use `dprotonet train --network {word}`, "
+            f"network is '{word}', but its values are DProtoNet's; use `dprotonet train --network {word}`, "
             f"or in Python dprotonet.experiment.rivals.rival_config('{word}')"
         )

@@ -30,8 +30,8 @@ from dprotonet.experiment.build import (
     check_data,
     default_cache,
 )
-from dprotonet.experiment.run_folder import RunFolder, prototype_records
-from dprotonet.network import DProtoNet
+from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
+from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
@@ -73,21 +73,26 @@ class Trainer:
         folder = RunFolder(self.out)
         self._check_out(folder)
         splits = build_splits(self.config.data, self.on_scan)
-        check_data(splits.train, self.config.network.prototypes_per_class)
+        check_data(splits.train, self._needed_images())
         network = self._network(splits)
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
         engine = yield from self._engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
-        for event in engine.run(build_stages(self.config.training)):
+        for event in engine.run(build_stages(self.config)):
             if accelerator.is_main_process:
                 writer.write(event)
             yield event
         writer.close()
         accelerator.wait_for_everyone()
 
-    def _network(self, splits: Splits) -> DProtoNet:
+    def _needed_images(self) -> int:
+        """Of each class: one for every prototype, no more than one image being the source of each."""
+        network = self.config.network
+        return 1 if network.network == "blackbox" else network.prototypes_per_class
+
+    def _network(self, splits: Splits) -> Network:
         import torch
 
         torch.manual_seed(self.config.training.seed)
@@ -131,7 +136,7 @@ class Trainer:
             folder.cut_metrics(size)
 
     def _engine(
-        self, network: DProtoNet, splits: Splits, accelerator: Accelerator
+        self, network: Network, splits: Splits, accelerator: Accelerator
     ) -> Generator[Preparing, None, Engine]:
         training = self.config.training
         network.to(accelerator.device)
@@ -161,13 +166,13 @@ class Trainer:
             settings=settings,
         )
 
-    def views(self, network: DProtoNet, data: ImageData, augment: Augment | None = None) -> Views:
+    def views(self, network: Network, data: ImageData, augment: Augment | None = None) -> Views:
         """Images of a split as this network wants them."""
         normalise = build_normalise(network.encoder.backbone, self.config.network.channels)
         return Views(data, normalise, augment=augment, seed=self.config.data.data_seed)
 
     def frozen(
-        self, views: Views, network: DProtoNet, accelerator: Accelerator, augmentations: int
+        self, views: Views, network: Network, accelerator: Accelerator, augmentations: int
     ) -> Generator[Preparing, None, FeatureViews]:
         """The cached features of a split, computed now if need be (by one process of each machine)."""
         cache = FeatureCache(
@@ -186,6 +191,8 @@ class Trainer:
 
     def _start(self, engine: Engine) -> None:
         network, seed = engine.network, self.config.training.seed
+        if isinstance(network, BlackBox):
+            return
         if self.config.training.prototype_start == "uniform":
             network.initialise_prototypes(uniform_vectors(network, seed=seed))
             return
@@ -199,7 +206,7 @@ class _Writer:
 
     trainer: Trainer
     folder: RunFolder
-    network: DProtoNet
+    network: Network
     train: ImageData
     engine: Engine
     data: list[str]
@@ -224,9 +231,11 @@ class _Writer:
 
     def _keep(self) -> None:
         """The best model so far: provenance and source images, then weights."""
-        assert self.engine.projection is not None
-        seed = self.trainer.config.data.data_seed
-        records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
+        records: list[PrototypeRecord] = []
+        if not isinstance(self.network, BlackBox):
+            assert self.engine.projection is not None
+            seed = self.trainer.config.data.data_seed
+            records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
         self.folder.keep(self.network, records, train=self.train)
 
     def close(self) -> None:

@@ -8,8 +8,6 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-PARTS = ("backbone", "shaping", "prototypes", "head")
-
 
 @dataclass(frozen=True)
 class LearningRates:
@@ -57,7 +55,12 @@ class Push:
     """The moment when prototypes become region vectors of training images."""
 
 
-Stage = Phase | Push
+@dataclass(frozen=True)
+class Judgement:
+    """The moment when a network without prototypes is judged, and kept if it is the best so far."""
+
+
+Stage = Phase | Push | Judgement
 
 
 def half_cosine(epoch: int, epochs: int) -> float:
@@ -125,4 +128,12 @@ def plan(
             Push(),
         ]
         stages += [Phase("last", last_layer if head_learns != "never" else 0, head_only)]
-    return tuple(stage for stage in stages if isinstance(stage, Push) or stage.epochs)
+    return tuple(stage for stage in stages if not isinstance(stage, Phase) or stage.epochs)
+
+
+def plan_without_pushes(
+    rates: LearningRates, *, epochs: int = 30, warm: int = 5, judge_every: int = 10
+) -> tuple[Stage, ...]:
+    """The same epochs for a network without prototypes, judged where the others are pushed."""
+    stages = plan(rates, epochs=epochs, warm=warm, push_every=judge_every, last_layer=0)
+    return tuple(Judgement() if isinstance(stage, Push) else stage for stage in stages)
