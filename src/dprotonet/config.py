@@ -116,6 +116,8 @@ class TrainingConfig:
     """λ₂ of Eq. (4), the weight of the mean distance to foreign prototypes (see docs/fidelity.md)."""
     foreign: float = 1e-4
     """λ₃ of Eq. (4)."""
+    occurrence: float = 0.0
+    """Weight of XProtoNet's occurrence loss, for `--regions occurrence`."""
     workers: int = 0
     """Processes that read images ahead; they change the speed, never the result."""
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"

@@ -32,7 +32,10 @@ class DProtoNet(nn.Module):
         self.head = head
 
     def evidence(self, images: Tensor) -> Evidence:
-        regions = self.encoder(images)
+        return self.evidence_of(self.encoder(images))
+
+    def evidence_of(self, regions: Tensor) -> Evidence:
+        """The same from region vectors (B, R, D)."""
         scores, distances, region = self.prototypes(regions)
         return Evidence(self.head(scores), scores, distances, region)
 

@@ -21,6 +21,7 @@ from dprotonet.experiment.rivals import PRESETS, rival_config
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
+from dprotonet.interpretation.similarity import percentile_box
 from dprotonet.training.events import RoundDone
 
 RIVALS = tuple(name for name in PRESETS if name != "dprotonet")
@@ -142,6 +143,26 @@ def test_the_command_line(tmp_path: Path) -> None:
 def test_the_demo_is_dprotonets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--network", "protopnet", "--out", str(tmp_path / "run")]) == 2
     assert "dprotonet train --network protopnet" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [name for name in RIVALS if name != "blackbox"])
+def test_every_rival_is_explained_by_mdm_and_in_its_own_way(name: str, tmp_path: Path) -> None:
+    model, images = trained(name, tmp_path / "run", mode="frozen"), some_images()[:2]
+    for explained in model.explain(images, top=1):
+        (row,) = explained.rows
+        assert row.item.contribution + explained.rest == pytest.approx(explained.prediction.logit)
+        assert row.input.heatmap.shape == row.source.heatmap.shape == (64, 64)
+    classifier = Classifier.of_model(model)
+    for found in saliency(classifier, images, method="similarity"):
+        box = percentile_box(found.heatmap)
+        assert 0 <= box.left < box.right <= 64
+        assert 0 <= box.top < box.bottom <= 64
+        assert found.explanation.facts["preset"] == ("occurrence" if name == "xprotonet" else "similarity")
+
+
+def test_an_occurrence_loss_without_occurrence_maps_is_refused() -> None:
+    with pytest.raises(dp.UserError, match="--regions occurrence"):
+        check_config(rival_config("protopnet", {"training": {"occurrence": 0.5}}))
 
 
 # ── the black box ────────────────────────────────────────────────────────────────────────────────────

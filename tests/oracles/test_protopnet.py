@@ -13,12 +13,11 @@ from torch import Tensor
 from torch.nn.functional import conv2d, cross_entropy, max_pool2d, one_hot, relu
 
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.encoder.shaping import Shaping
 from dprotonet.experiment.build import (
-    build_ending,
     build_loss,
     build_rate_share,
     build_regions,
+    build_shaping,
     build_similarity,
     build_stages,
 )
@@ -41,7 +40,7 @@ def rival(name: str) -> DProtoNet:
     regions = build_regions(config, SIZE)
     prototypes = Prototypes(CLASSES, PER_CLASS, regions.dimension, similarity=build_similarity(config))
     head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
-    encoder = Encoder(TinyBackbone(), Shaping(8, 5, ending=build_ending(config)), regions)
+    encoder = Encoder(TinyBackbone(), build_shaping(config, 8, CLASSES * PER_CLASS), regions)
     network = DProtoNet(encoder, prototypes, head).eval()
     network.initialise_prototypes(uniform_vectors(network, seed=0))
     return network

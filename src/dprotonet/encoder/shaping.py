@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 
@@ -23,3 +24,15 @@ class Shaping(nn.Sequential):
     def forward(self, feature_map: Tensor) -> Tensor:
         shaped: Tensor = super().forward(feature_map)
         return shaped
+
+
+class Beside(nn.Module):
+    """Features and, as further channels, occurrence logits of the same map (XProtoNet): (B, D + P, h, w)."""
+
+    def __init__(self, features: nn.Module, occurrence: nn.Module) -> None:
+        super().__init__()
+        self.features = features
+        self.occurrence = occurrence
+
+    def forward(self, feature_map: Tensor) -> Tensor:
+        return torch.cat([self.features(feature_map), self.occurrence(feature_map)], dim=1)

@@ -18,12 +18,13 @@ from dprotonet.data.folder import folder_splits
 from dprotonet.data.transforms import Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.encoder.regions import Masks, Patches, Points, spatial_masks, uniform_masks
-from dprotonet.encoder.shaping import Shaping
+from dprotonet.encoder.regions import Masks, Occurrence, Patches, Points, spatial_masks, uniform_masks
+from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
 from dprotonet.experiment.rivals import check_rival
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
+from dprotonet.inference.pairing import any_region, own_region
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -76,10 +77,15 @@ def build_network(
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
     if config.network == "blackbox":
         return _black_box(backbone, backbone.feature_size(image_size), classes)
-    shaping = Shaping(backbone.channels, config.dimension, ending=build_ending(config))
-    regions = build_regions(config, backbone.feature_size(image_size), masks)
+    count = classes * config.prototypes_per_class
+    shaping = build_shaping(config, backbone.channels, count)
+    regions = build_regions(config, backbone.feature_size(image_size), masks=masks, count=count)
     prototypes = Prototypes(
-        classes, config.prototypes_per_class, regions.dimension, similarity=build_similarity(config)
+        classes,
+        config.prototypes_per_class,
+        regions.dimension,
+        similarity=build_similarity(config),
+        pairing=own_region if config.regions == "occurrence" else any_region,
     )
     head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
@@ -90,13 +96,23 @@ def _black_box(backbone: Backbone, size: tuple[int, int], classes: int) -> Black
     return BlackBox(Encoder(backbone, nn.Identity(), average), nn.Linear(backbone.channels, classes))
 
 
-def build_ending(config: NetworkConfig) -> list[nn.Module]:
-    return [nn.Sigmoid()] if config.activation == "sigmoid" else []
+def build_shaping(config: NetworkConfig, in_channels: int, prototypes: int) -> nn.Module:
+    """The shaping net; where regions are learned, with a second one beside it that says where they are.
+
+    Unstated: what XProtoNet's occurrence net looks like inside; ours is a shaping net with a channel for each
+    prototype.
+    """
+    ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
+    shaping = Shaping(in_channels, config.dimension, ending=ending)
+    return Beside(shaping, Shaping(in_channels, prototypes)) if config.regions == "occurrence" else shaping
 
 
 def build_regions(
-    config: NetworkConfig, size: tuple[int, int], masks: Tensor | None = None
-) -> Masks | Points | Patches:
+    config: NetworkConfig, size: tuple[int, int], *, masks: Tensor | None = None, count: int = 1
+) -> Masks | Points | Patches | Occurrence:
+    """The regions of a config; `count` is that of prototypes, for regions that belong to one each."""
+    if config.regions == "occurrence":
+        return Occurrence(config.dimension, count, size)
     if config.regions == "points":
         return Points(config.dimension, size)
     if config.regions == "patches":
@@ -197,6 +213,7 @@ _LEAST = {
     "rate_backbone": 0,
     "decay_backbone": 0,
     "decay_shaping": 0,
+    "occurrence": 0,
 }
 
 
@@ -213,6 +230,8 @@ def check_config(config: Config) -> None:
         if not values[name] > 0:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
     check_rival(config)
+    if config.training.occurrence and config.network.regions != "occurrence":
+        raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
 

@@ -96,8 +96,9 @@ class QualityCheck:
 
     def _map(self, image: Tensor, prototype: int) -> Tensor:
         network = self.model.prototyped
-        vector = network.prototypes.vectors[prototype].detach().unsqueeze(0)
-        node = RegionNode.in_image(network.encoder, image, vector)
+        with torch.no_grad():
+            region = network.evidence(image).region[:, prototype]
+        node = RegionNode(network.encoder, region)
         return MDM(preset=self.preset).explain(image, node)[0].heatmap
 
     def _judged(self, pairs: Sequence[Pair], maps: Tensor, shaken: Tensor) -> list[PrototypeQuality]:

@@ -45,6 +45,18 @@ PRESETS: dict[str, Tables] = {
     ),
     # Singh and Yow, 2021: prototypes of h×w×D, Z_G of appendix B. The size is unverified: --patch H W.
     "gen-protopnet": _changed(_PROTOPNET, network={"regions": "patches", "patch": [2, 2]}, training={}),
+    # Kim et al., 2021, code unpublished. Its weights 0.5 are of the cosine; ours, of 2 - 2 cos, are half.
+    # Re-implementations disagree about the head, 1 and -0.5 or 1 and 0: --head-other.
+    "xprotonet": {
+        "network": {"regions": "occurrence", "similarity": "cosine"},  # Z_X of appendix B
+        "training": {
+            "push_images": 1,
+            "head_learns": "last",
+            "cluster": 0.25,
+            "separation": -0.25,
+            "occurrence": 0.5,
+        },
+    },
     # The backbone with a linear layer, in the same epochs; that layer learns as fast as other new ones.
     "blackbox": {"training": {"rate_head": 3e-3}},
 }

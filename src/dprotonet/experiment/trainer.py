@@ -163,6 +163,7 @@ class Trainer:
             accelerator,
             pusher,
             loss=build_loss(training),
+            occurrence=training.occurrence,
             settings=settings,
         )
 

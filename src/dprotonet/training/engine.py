@@ -22,6 +22,7 @@ from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.objective import HeadObjective, PlainObjective, Step, WholeObjective
+from dprotonet.training.occurrence import OccurrenceObjective
 from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_parts, load, variant_of
@@ -68,6 +69,7 @@ class Engine:
     accelerator: Accelerator
     pusher: Pusher
     loss: PrototypeLoss = field(default_factory=PrototypeLoss)
+    occurrence: float = 0.0  # weight of XProtoNet's occurrence loss
     settings: Settings = field(default_factory=Settings)
     position: Position = field(default_factory=Position)
     projection: Projection | None = None
@@ -194,6 +196,8 @@ class Engine:
     def _whole_setting(self) -> tuple[nn.Module, ViewSource]:
         if isinstance(self.network, BlackBox):
             return PlainObjective(self.network), self.train_views
+        if self.occurrence:
+            return OccurrenceObjective(self.network, self.loss, weight=self.occurrence), self.train_views
         return WholeObjective(self.network, self.loss), self.train_views
 
     def _prototyped(self) -> DProtoNet:
