@@ -1,5 +1,6 @@
 """Rivals by their word: whose values count, and a whole run of each."""
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -17,10 +18,12 @@ from dprotonet.config import Config, NetworkConfig, TrainingConfig, from_tables,
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.build import check_config
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.prune import prune_model
 from dprotonet.experiment.rivals import PRESETS, rival_config
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
+from dprotonet.inference.prune import PruneRule
 from dprotonet.interpretation.similarity import percentile_box
 from dprotonet.training.events import RoundDone
 
@@ -163,6 +166,48 @@ def test_every_rival_is_explained_by_mdm_and_in_its_own_way(name: str, tmp_path:
 def test_an_occurrence_loss_without_occurrence_maps_is_refused() -> None:
     with pytest.raises(dp.UserError, match="--regions occurrence"):
         check_config(rival_config("protopnet", {"training": {"occurrence": 0.5}}))
+
+
+# ── pruning ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_pruning_makes_a_smaller_run(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "pruned"
+    assert (
+        main(["prune", str(run_folder), "--out", str(out), "--nearest", "1", "--least", "1", "--json"]) == 0
+    )
+    content = json.loads(capsys.readouterr().out)
+    before, after = dp.load(run_folder), dp.load(out)
+    assert sorted(content["kept"] + content["dropped"]) == list(range(8))
+    assert [item.source for item in after.prototypes] == [
+        before.prototypes[old].source for old in content["kept"]
+    ]
+    assert {item.class_name for item in after.prototypes} == set(after.classes)
+    image = some_images()[0]
+    said = {item.prototype: item.similarity for item in before.predict(image).evidence}
+    for item in after.predict(image).evidence:
+        assert item.similarity == pytest.approx(said[content["kept"][item.prototype]])
+    assert main(["prune", str(run_folder), "--out", str(out)]) == 2
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_pruned_prototypes_are_gone(run_folder: Path, tmp_path: Path) -> None:
+    """A head that two prototypes of each class are too many for: one stays, the run is whole."""
+    model = dp.load(run_folder)
+    kept = torch.tensor([True, False] * 4)
+    train = Birds(species=4, per_species=6, split="train", seed=0, size=64)
+    model.prototyped.prototypes.vectors.data[~kept] = (
+        1e3  # far from everything: nearest to whatever comes first
+    )
+    pruning = prune_model(model, train, rule=PruneRule(1, 1))
+    assert set(pruning.dropped) <= {1, 3, 5, 7}
+    assert pruning.dropped
+    pruning.model.save_pretrained(tmp_path / "run")
+    again = dp.load(tmp_path / "run")
+    assert len(again.prototypes) == len(pruning.kept) < 8
+    assert again.predict_many(some_images()) == pruning.model.predict_many(some_images())
 
 
 # ── the black box ────────────────────────────────────────────────────────────────────────────────────

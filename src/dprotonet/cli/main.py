@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "measure how faithful and well placed the heatmaps of several methods are",
     "sanity": "check that heatmaps change when the network's weights become random",
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
+    "prune": "drop the prototypes whose nearest training images are of other classes",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 

@@ -66,11 +66,18 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
 
 
 def build_network(
-    config: NetworkConfig, *, classes: int, image_size: int, pretrained: bool, masks: Tensor | None = None
+    config: NetworkConfig,
+    *,
+    classes: int,
+    image_size: int,
+    pretrained: bool,
+    masks: Tensor | None = None,
+    owner: Sequence[int] | None = None,
 ) -> Network:
     """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded.
 
-    `masks` are those of a stored network, so that loading needs neither their seed nor their file.
+    `masks` and `owner`, the class of each prototype, are those of a stored network, so that loading needs
+    neither the masks' seed nor their file, and knows what pruning left.
     """
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
@@ -87,6 +94,8 @@ def build_network(
         similarity=build_similarity(config),
         pairing=own_region if config.regions == "occurrence" else any_region,
     )
+    if owner is not None:
+        prototypes.replace(torch.zeros(len(owner), regions.dimension), torch.tensor(owner, dtype=torch.long))
     head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
 

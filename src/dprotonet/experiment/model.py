@@ -87,6 +87,7 @@ class Model(ModelHubMixin):
             image_size=config.data.image_size,
             pretrained=False,
             masks=tensors.get("encoder.regions.masks"),
+            owner=[classes.index(record.class_name) for record in records] or None,
         )
         load_weights(network, tensors, path=run.path / "model.safetensors")
         if len(records) != (0 if isinstance(network, BlackBox) else len(network.prototypes.vectors)):

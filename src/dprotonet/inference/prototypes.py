@@ -19,7 +19,7 @@ class Scored(NamedTuple):
 
 
 class Prototypes(nn.Module):
-    """P vectors (P, D), each of one class: `prototype_class` (P,), the same number for every class.
+    """P vectors (P, D), each of one class: `prototype_class` (P,), at first the same number for every class.
 
     They start as small random vectors; training replaces these by region vectors of training images.
     """
@@ -40,6 +40,12 @@ class Prototypes(nn.Module):
         self.register_buffer("prototype_class", torch.arange(classes).repeat_interleave(per_class))
         self.similarity = similarity
         self.pairing = pairing
+
+    @torch.no_grad()
+    def replace(self, vectors: Tensor, prototype_class: Tensor) -> None:
+        """Other prototypes (P, D), of any number for each class (P,)."""
+        self.vectors = nn.Parameter(vectors.clone())
+        self.prototype_class = prototype_class.clone()
 
     def nearest(self, regions: Tensor, wanted: Tensor | None = None) -> Nearest:
         """s of Eq. (1) at the nearest region, of all prototypes or of those `wanted`; regions (B, R, D)."""
