@@ -194,13 +194,10 @@ def test_pruning_makes_a_smaller_run(
 
 
 def test_pruned_prototypes_are_gone(run_folder: Path, tmp_path: Path) -> None:
-    """A head that two prototypes of each class are too many for: one stays, the run is whole."""
     model = dp.load(run_folder)
     kept = torch.tensor([True, False] * 4)
     train = Birds(species=4, per_species=6, split="train", seed=0, size=64)
-    model.prototyped.prototypes.vectors.data[~kept] = (
-        1e3  # far from everything: nearest to whatever comes first
-    )
+    model.prototyped.prototypes.vectors.data[~kept] = 1e3  # far from all: near to none in particular
     pruning = prune_model(model, train, rule=PruneRule(1, 1))
     assert set(pruning.dropped) <= {1, 3, 5, 7}
     assert pruning.dropped

@@ -52,7 +52,7 @@ def prune_model(
 def prune_run(
     model: Model, out: Path, *, rule: PruneRule | None = None, on_progress: Progress | None = None
 ) -> Pruning:
-    """Prune on the data the run was trained on, into a run folder of its own with pictures of what is left."""
+    """Prune on the data the run was trained on, into a run folder of its own, pictures included."""
     RunFolder(out).check_free(overwrite=False)
     train = build_splits(model.config.data).train
     pruning = prune_model(model, train, rule=rule, on_progress=on_progress)
