@@ -25,7 +25,7 @@ from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.inference.prune import PruneRule
 from dprotonet.interpretation.similarity import percentile_box
-from dprotonet.training.events import RoundDone
+from dprotonet.training.events import EpochDone, RoundDone
 
 RIVALS = tuple(name for name in PRESETS if name != "dprotonet")
 
@@ -148,6 +148,20 @@ def test_the_demo_is_dprotonets(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "dprotonet train --network protopnet" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("name", "moment"), [("blackbox", RoundDone), ("xprotonet", EpochDone)])
+def test_a_run_that_was_stopped_goes_on(name: str, moment: type, tmp_path: Path) -> None:
+    """The black box where it was judged; XProtoNet between epochs, with the same random transformations."""
+    config = tiny_rival(name, mode="frozen", epochs=4)
+    events = Trainer(config, tmp_path / "run", cache=tmp_path / "cache").run()
+    next(event for event in events if isinstance(event, moment))
+    events.close()
+    for _ in Trainer(config, tmp_path / "run", resume=True, cache=tmp_path / "cache").run():
+        pass
+    whole, again = trained(name, tmp_path / "whole", mode="frozen", epochs=4), dp.load(tmp_path / "run")
+    for entry, tensor in whole.network.state_dict().items():
+        assert torch.equal(tensor, again.network.state_dict()[entry])
+
+
 @pytest.mark.parametrize("name", [name for name in RIVALS if name != "blackbox"])
 def test_every_rival_is_explained_by_mdm_and_in_its_own_way(name: str, tmp_path: Path) -> None:
     model, images = trained(name, tmp_path / "run", mode="frozen"), some_images()[:2]
@@ -223,21 +237,6 @@ def test_a_black_box_is_judged_where_others_are_pushed(black_box: dp.Model) -> N
     assert black_box.folder is not None
     events = [item["event"] for item in RunFolder(black_box.folder).read_metrics()]
     assert events == ["EpochDone", "EpochDone", "RoundDone"] * 2
-
-
-def test_a_black_box_that_was_stopped_goes_on(tmp_path: Path) -> None:
-    config = tiny_rival("blackbox", mode="frozen", epochs=4)
-    events = Trainer(config, tmp_path / "run", cache=tmp_path / "cache").run()
-    for event in events:
-        if isinstance(event, RoundDone):
-            break
-    events.close()
-    for _ in Trainer(config, tmp_path / "run", resume=True, cache=tmp_path / "cache").run():
-        pass
-    whole = trained("blackbox", tmp_path / "whole", mode="frozen", epochs=4)
-    again = dp.load(tmp_path / "run")
-    for name, tensor in whole.network.state_dict().items():
-        assert torch.equal(tensor, again.network.state_dict()[name])
 
 
 def test_a_black_box_gives_no_evidence(
