@@ -43,13 +43,19 @@ class DataConfig:
 class NetworkConfig:
     """Encoder and inference (Sections 3.1, 3.2 and 4.3)."""
 
+    network: Literal["dprotonet", "protopnet", "np-protopnet", "gen-protopnet", "xprotonet", "blackbox"] = (
+        "dprotonet"
+    )
+    """A rival's name gives other defaults to what follows (docs/rivals.md); in Python, see `rival_config`."""
     backbone: str = "timm:tf_efficientnet_lite0:packaged"
     """`timm:NAME[:WEIGHTS]`, WEIGHTS being none, imagenet, packaged or a local file."""
     channels: Literal[1, 3] = 3
     """Colour or grey input."""
     dimension: int = 512
     """D₁, channels after the shaping net."""
-    regions: Literal["masks", "points", "patches"] = "masks"
+    activation: Literal["none", "sigmoid"] = "none"
+    """What ends the shaping net; ProtoPNet has a sigmoid."""
+    regions: Literal["masks", "points", "patches", "occurrence"] = "masks"
     mask_style: Literal["spatial", "uniform", "file"] = "spatial"
     """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
     masks: int = 720
@@ -65,6 +71,10 @@ class NetworkConfig:
     similarity: Literal["log", "cosine"] = "log"
     epsilon: float = 1e-12
     """ε of Eq. (2)."""
+    head_own: float = 1.0
+    """Weight of the head between a class and its prototypes, at the start."""
+    head_other: float = -0.5
+    """Weight of the head between a class and prototypes of others, at the start."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +101,12 @@ class TrainingConfig:
     rate_shaping: float = 3e-3
     rate_prototypes: float = 3e-3
     rate_head: float = 1e-4
-    rate_schedule: Literal["cosine", "constant"] = "cosine"
-    """How learning rates go over the epochs; the paper names no decay."""
+    head_learns: Literal["always", "last", "never"] = "always"
+    """When the head learns: in all stages (Algorithm 2), only in the last-layer stage, or not at all."""
+    prototype_start: Literal["regions", "uniform"] = "regions"
+    """Prototypes begin as region vectors of training images, or as draws from U(0, 1)."""
+    rate_schedule: Literal["cosine", "constant", "step"] = "cosine"
+    """How learning rates go over the epochs; the paper names no decay. `step` is ProtoPNet's."""
     decay_backbone: float = 1e-3
     """Weight decay of the backbone; the paper names none, ProtoPNet has this one."""
     decay_shaping: float = 3e-2
@@ -103,6 +117,8 @@ class TrainingConfig:
     """λ₂ of Eq. (4), the weight of the mean distance to foreign prototypes (see docs/fidelity.md)."""
     foreign: float = 1e-4
     """λ₃ of Eq. (4)."""
+    occurrence: float = 0.0
+    """Weight of XProtoNet's occurrence loss, for `--regions occurrence`."""
     workers: int = 0
     """Processes that read images ahead; they change the speed, never the result."""
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"

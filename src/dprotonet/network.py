@@ -1,4 +1,4 @@
-"""DProtoNet: the arrows between encoder and inference (Figure 2).
+"""DProtoNet: the arrows between encoder and inference (Figure 2), and the black box it is compared with.
 
 Images become region vectors, region vectors scores, scores logits. Nothing here knows how a heatmap is made.
 """
@@ -32,7 +32,10 @@ class DProtoNet(nn.Module):
         self.head = head
 
     def evidence(self, images: Tensor) -> Evidence:
-        regions = self.encoder(images)
+        return self.evidence_of(self.encoder(images))
+
+    def evidence_of(self, regions: Tensor) -> Evidence:
+        """The same from region vectors (B, R, D)."""
         scores, distances, region = self.prototypes(regions)
         return Evidence(self.head(scores), scores, distances, region)
 
@@ -48,6 +51,15 @@ class DProtoNet(nn.Module):
         tail = Encoder(nn.Identity(), self.encoder.shaping, self.encoder.regions)
         return DProtoNet(tail, self.prototypes, self.head)
 
+    def parts(self) -> dict[str, nn.Module]:
+        """What has a learning rate of its own (Section 4.3)."""
+        return {
+            "backbone": self.encoder.backbone,
+            "shaping": self.encoder.shaping,
+            "prototypes": self.prototypes,
+            "head": self.head,
+        }
+
     @property
     def prototype_class(self) -> Tensor:
         return self.prototypes.prototype_class
@@ -56,3 +68,30 @@ class DProtoNet(nn.Module):
     def initialise_prototypes(self, vectors: Tensor) -> None:
         """Start the prototypes (P, D) from given region vectors."""
         self.prototypes.vectors.copy_(vectors)
+
+
+class BlackBox(nn.Module):
+    """The same backbone with global average pooling and a linear head: no prototypes, no reasons.
+
+    Its encoder has one region, the whole map: the all-ones mask of Eq. (8) is the global average.
+    """
+
+    def __init__(self, encoder: Encoder, head: nn.Linear) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = head
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.encoder(images).squeeze(1))
+        return logits
+
+    def without_backbone(self) -> "BlackBox":
+        """The same network, sharing every parameter, that takes the backbone's feature maps as input."""
+        return BlackBox(Encoder(nn.Identity(), self.encoder.shaping, self.encoder.regions), self.head)
+
+    def parts(self) -> dict[str, nn.Module]:
+        """What has a learning rate of its own."""
+        return {"backbone": self.encoder.backbone, "head": self.head}
+
+
+Network = DProtoNet | BlackBox

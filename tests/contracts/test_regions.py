@@ -7,7 +7,15 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.encoder.regions import Masks, Patches, Points, Regions, spatial_masks, uniform_masks
+from dprotonet.encoder.regions import (
+    Masks,
+    Occurrence,
+    Patches,
+    Points,
+    Regions,
+    spatial_masks,
+    uniform_masks,
+)
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
@@ -31,6 +39,7 @@ MAKERS: dict[str, Maker] = {
     "array": lambda seed: Masks(array(seed), dimension=DIMENSION),
     "points": lambda seed: Points(DIMENSION, SIZE),
     "patches": lambda seed: Patches(DIMENSION, SIZE, patch=(2, 3)),
+    "occurrence": lambda seed: Occurrence(DIMENSION - 2, 2, SIZE),  # the last two channels say where
 }
 MASKED = ("uniform", "spatial", "array")
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from PIL import Image
 
 from dprotonet.cli.main import main
 from dprotonet.experiment.benchmark import run as running
+from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.build import check_config
 
@@ -171,6 +173,23 @@ def test_mistakes_are_one_line_and_exit_2(
     assert message in error
     assert error.strip().count("\n") == 0
     assert not out.exists()
+
+
+@pytest.mark.parametrize("path", sorted((CONFIGS / "quick").glob("*.toml")), ids=lambda path: path.name)
+def test_the_quick_tables_run_at_minimal_size(path: Path, tmp_path: Path) -> None:
+    content = tomllib.loads(path.read_text())
+    small = tomllib.loads(PLAN)
+    content["data"] = small["data"] | {"image_size": 64}
+    content["network"] = small["network"] | {"prototypes_per_class": 2}
+    content["training"] = {**content["training"], **small["training"]}
+    content["training"].pop("push_images")  # rows of one table set it
+    benchmark = running.Benchmark(
+        Plan.of(content, where=path.name), tmp_path / "out", cache=tmp_path / "cache"
+    )
+    assert [progress.failure for progress in benchmark.run() if progress.failure] == []
+    found = save_benchmark(benchmark)
+    assert found["finished"] == found["runs"] == len(content["row"])
+    assert "–" not in (tmp_path / "out" / "table.md").read_text().split("Test split")[0]
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.toml")), ids=lambda path: path.name)

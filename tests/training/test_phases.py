@@ -1,10 +1,21 @@
 import pytest
 
-from dprotonet.training.phases import LearningRates, Phase, Push, plan
+from dprotonet.training.phases import (
+    Judgement,
+    LearningRates,
+    Phase,
+    Push,
+    StepDecay,
+    plan,
+    plan_without_pushes,
+)
 
 
 def names(stages: tuple) -> list[str]:
-    return [f"{stage.name}{stage.epochs}" if isinstance(stage, Phase) else "push" for stage in stages]
+    kinds = {Push: "push", Judgement: "judge"}
+    return [
+        f"{stage.name}{stage.epochs}" if isinstance(stage, Phase) else kinds[type(stage)] for stage in stages
+    ]
 
 
 def test_the_papers_schedule() -> None:
@@ -35,3 +46,22 @@ def test_a_warm_stage_longer_than_the_push_interval() -> None:
 def test_impossible_numbers_are_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
         plan(LearningRates(), epochs=0)
+
+
+def test_a_head_that_learns_last_or_never() -> None:
+    last = plan(LearningRates(), epochs=10, head_learns="last")
+    assert names(last) == ["warm5", "joint5", "push", "last20"]
+    assert [stage.learning_rates.head for stage in last if isinstance(stage, Phase)] == [0, 0, 1e-4]
+    never = plan(LearningRates(), epochs=10, head_learns="never")
+    assert names(never) == ["warm5", "joint5", "push"]
+    assert [stage.learning_rates.head for stage in never if isinstance(stage, Phase)] == [0, 0]
+
+
+def test_the_same_epochs_without_pushes() -> None:
+    stages = plan_without_pushes(LearningRates(), epochs=15, warm=5, judge_every=10)
+    assert names(stages) == ["warm5", "joint5", "judge", "joint10", "judge"]
+
+
+def test_steps_down_begin_with_the_fifth_joint_epoch() -> None:
+    share = StepDecay(warm=2, every=5)
+    assert [share(epoch, 99) for epoch in (1, 2, 6, 7, 11, 12)] == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01])

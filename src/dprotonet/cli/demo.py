@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dprotonet.cli.parse import parsed
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
+from dprotonet.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class DemoArguments:
     cache: Path | None = None
     """Where to keep backbone features (default: the user's cache folder, or $DPROTONET_CACHE)."""
     data_: DataConfig = field(default_factory=DataConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network_: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(
         default_factory=lambda: TrainingConfig(mode="frozen", epochs=20, augmentations=2, workers=2)
     )
@@ -29,13 +30,16 @@ class DemoArguments:
 
 def main(words: list[str]) -> None:
     arguments = parsed(DemoArguments, words, command="demo")
+    rival = arguments.network_.network
+    if rival != "dprotonet":
+        raise UserError(f"the demo is of DProtoNet; use dprotonet train --network {rival} --out FOLDER")
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
     from dprotonet.experiment.demo import Demo
     from dprotonet.experiment.trainer import Trainer
 
     console = stderr_console()
-    config = Config(arguments.data_, arguments.network, arguments.training)
+    config = Config(arguments.data_, arguments.network_, arguments.training)
     trainer = Trainer(config, arguments.out, overwrite=True, cache=arguments.cache or default_cache())
     with Reporter(console) as reporter:
         reporter.watch(trainer.run())

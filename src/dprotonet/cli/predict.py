@@ -91,8 +91,9 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
                 name, source, f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"
             )
         rest = item.logit - sum(row.contribution for row in item.evidence[:top])
-        table.add_row(f"{len(item.evidence[top:])} others", "", "", "", f"{rest:.3f}")
-        table.add_section()
+        if item.evidence:
+            table.add_row(f"{len(item.evidence[top:])} others", "", "", "", f"{rest:.3f}")
+            table.add_section()
         table.add_row("logit", "", "", "", f"{item.logit:.3f}")
         console.print(table)
 

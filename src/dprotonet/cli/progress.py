@@ -76,4 +76,4 @@ def describe(event: EpochDone | PushDone | RoundDone) -> str:
         )
     fate = "[green]kept as the best[/green]" if event.kept else "not better"
     end = "; patience is over" if event.stop else ""
-    return f" last layer done   val {event.val_accuracy:6.1%}  {fate}{end}"
+    return f" judged at {event.epoch:3d}     val {event.val_accuracy:6.1%}  {fate}{end}"

@@ -73,6 +73,7 @@ def _check(arguments: QualityArguments, reporter: Any) -> Any:
     from dprotonet.experiment.quality import QualityCheck
 
     model = Model.load(arguments.run, device=arguments.device)
+    model.check_prototypes()
     stored = model.config.data
     leaks = stored.allow_leaks or arguments.allow_leaks
     config = replace(stored, data=arguments.data or stored.data, allow_leaks=leaks)

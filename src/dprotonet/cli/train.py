@@ -9,6 +9,7 @@ import tyro
 from dprotonet.cli.parse import option_value, parsed
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig, from_tables, read_toml
 from dprotonet.errors import UserError
+from dprotonet.experiment.rivals import rival_config
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,14 @@ class TrainArguments:
     cache: Path | None = None
     """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
     data_: DataConfig = field(default_factory=DataConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network_: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
 
 def main(words: list[str]) -> None:
     stored = _stored(words)
     arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
-    config = Config(absolute(arguments.data_), arguments.network, arguments.training)
+    config = Config(absolute(arguments.data_), arguments.network_, arguments.training)
     run(config, arguments)
 
 
@@ -81,11 +82,12 @@ def _stored(words: list[str]) -> Config | None:
 
 
 def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
-    file = option_value(words, "--config")
-    if stored is None and file is None:
+    """What flags change: the run that goes on, or the file, or the values that --network stands for."""
+    file, rival = option_value(words, "--config"), option_value(words, "--network")
+    if (file, rival, stored) == (None, None, None):
         return None
     if file is not None and stored is not None:
         raise UserError("--resume takes the config of the run; leave --config out")
-    config = stored or from_tables(Config, read_toml(Path(str(file))), where="")
+    config = stored or rival_config(rival, {} if file is None else read_toml(Path(file)))
     blank = TrainArguments(out=tyro.MISSING)
-    return replace(blank, data_=config.data, network=config.network, training=config.training)
+    return replace(blank, data_=config.data, network_=config.network, training=config.training)

@@ -13,5 +13,10 @@ class Encoder(nn.Module):
         self.regions = regions
 
     def forward(self, images: Tensor) -> Tensor:
-        regions: Tensor = self.regions(self.shaping(self.backbone(images)))
+        regions: Tensor = self.regions(self.feature_map(images))
         return regions  # (B, R, D)
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """F(x), what regions are taken from."""
+        shaped: Tensor = self.shaping(self.backbone(images))
+        return shaped

@@ -24,15 +24,25 @@ from dprotonet.data.rsna import rsna_splits
 from dprotonet.data.transforms import Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.encoder.regions import Masks, Patches, Points, spatial_masks, uniform_masks
-from dprotonet.encoder.shaping import Shaping
+from dprotonet.encoder.regions import Masks, Occurrence, Patches, Points, spatial_masks, uniform_masks
+from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
+from dprotonet.experiment.rivals import check_rival
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
+from dprotonet.inference.pairing import any_region, own_region
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
-from dprotonet.network import DProtoNet
-from dprotonet.training.phases import LearningRates, Stage, plan
+from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.training.phases import (
+    LearningRates,
+    Stage,
+    StepDecay,
+    constant,
+    half_cosine,
+    plan,
+    plan_without_pushes,
+)
 
 Progress = Callable[[int, int], None]
 
@@ -81,26 +91,62 @@ def _unknown_data(data: str, kind: str) -> str:
 
 
 def build_network(
-    config: NetworkConfig, *, classes: int, image_size: int, pretrained: bool, masks: Tensor | None = None
-) -> DProtoNet:
+    config: NetworkConfig,
+    *,
+    classes: int,
+    image_size: int,
+    pretrained: bool,
+    masks: Tensor | None = None,
+    owner: Sequence[int] | None = None,
+) -> Network:
     """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded.
 
-    `masks` are those of a stored network, so that loading needs neither their seed nor their file.
+    `masks` and `owner`, the class of each prototype, are those of a stored network, so that loading needs
+    neither the masks' seed nor their file, and knows what pruning left.
     """
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
-    shaping = Shaping(backbone.channels, config.dimension)
-    regions = build_regions(config, backbone.feature_size(image_size), masks)
+    if config.network == "blackbox":
+        return _black_box(backbone, backbone.feature_size(image_size), classes)
+    count = classes * config.prototypes_per_class
+    shaping = build_shaping(config, backbone.channels, count)
+    regions = build_regions(config, backbone.feature_size(image_size), masks=masks, count=count)
     prototypes = Prototypes(
-        classes, config.prototypes_per_class, regions.dimension, similarity=build_similarity(config)
+        classes,
+        config.prototypes_per_class,
+        regions.dimension,
+        similarity=build_similarity(config),
+        pairing=own_region if config.regions == "occurrence" else any_region,
     )
-    return DProtoNet(Encoder(backbone, shaping, regions), prototypes, Head(prototypes.prototype_class))
+    if owner is not None:
+        prototypes.replace(torch.zeros(len(owner), regions.dimension), torch.tensor(owner, dtype=torch.long))
+    head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
+
+
+def _black_box(backbone: Backbone, size: tuple[int, int], classes: int) -> BlackBox:
+    average = Masks(torch.ones(1, 1, *size), dimension=backbone.channels)
+    return BlackBox(Encoder(backbone, nn.Identity(), average), nn.Linear(backbone.channels, classes))
+
+
+def build_shaping(config: NetworkConfig, in_channels: int, prototypes: int) -> nn.Module:
+    """The shaping net; where regions are learned, with a second one beside it that says where they are.
+
+    Unstated: what XProtoNet's occurrence net looks like inside; ours is a shaping net with a channel for each
+    prototype.
+    """
+    ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
+    shaping = Shaping(in_channels, config.dimension, ending=ending)
+    return Beside(shaping, Shaping(in_channels, prototypes)) if config.regions == "occurrence" else shaping
 
 
 def build_regions(
-    config: NetworkConfig, size: tuple[int, int], masks: Tensor | None = None
-) -> Masks | Points | Patches:
+    config: NetworkConfig, size: tuple[int, int], *, masks: Tensor | None = None, count: int = 1
+) -> Masks | Points | Patches | Occurrence:
+    """The regions of a config; `count` is that of prototypes, for regions that belong to one each."""
+    if config.regions == "occurrence":
+        return Occurrence(config.dimension, count, size)
     if config.regions == "points":
         return Points(config.dimension, size)
     if config.regions == "patches":
@@ -138,16 +184,27 @@ def build_normalise(backbone: nn.Module, channels: int) -> Normalise:
     return Normalise(tuple(backbone.mean), tuple(backbone.std), channels=channels)
 
 
-def build_stages(config: TrainingConfig) -> tuple[Stage, ...]:
-    backbone_rate = 0.0 if config.mode == "frozen" else config.rate_backbone
-    rates = LearningRates(backbone_rate, config.rate_shaping, config.rate_prototypes, config.rate_head)
+def build_stages(config: Config) -> tuple[Stage, ...]:
+    training = config.training
+    backbone_rate = 0.0 if training.mode == "frozen" else training.rate_backbone
+    rates = LearningRates(backbone_rate, training.rate_shaping, training.rate_prototypes, training.rate_head)
+    epochs, warm, every = training.epochs, training.warm_epochs, training.push_every
+    if config.network.network == "blackbox":
+        return plan_without_pushes(rates, epochs=epochs, warm=warm, judge_every=every)
     return plan(
         rates,
-        epochs=config.epochs,
-        warm=config.warm_epochs,
-        push_every=config.push_every,
-        last_layer=config.last_layer_epochs,
+        epochs=epochs,
+        warm=warm,
+        push_every=every,
+        last_layer=training.last_layer_epochs,
+        head_learns=training.head_learns,
     )
+
+
+def build_rate_share(config: TrainingConfig) -> Callable[[int, int], float]:
+    if config.rate_schedule == "step":
+        return StepDecay(config.warm_epochs)
+    return half_cosine if config.rate_schedule == "cosine" else constant
 
 
 def build_loss(config: TrainingConfig) -> PrototypeLoss:
@@ -190,6 +247,7 @@ _LEAST = {
     "rate_backbone": 0,
     "decay_backbone": 0,
     "decay_shaping": 0,
+    "occurrence": 0,
 }
 
 
@@ -205,6 +263,9 @@ def check_config(config: Config) -> None:
     for name in ("rate_shaping", "rate_prototypes", "rate_head", "epsilon"):
         if not values[name] > 0:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
+    check_rival(config)
+    if config.training.occurrence and config.network.regions != "occurrence":
+        raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
 

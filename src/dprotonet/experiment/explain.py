@@ -99,6 +99,7 @@ def explain(
     """Each image's prediction with heatmaps of the `top` prototypes that contribute most to it."""
     if top < 1:
         raise UserError(f"top is {top}; at least one prototype has to be explained")
+    model.check_prototypes()
     decoder = MDM(preset=preset)
     pixels = [model.pixels(image) for image in images]
     predictions = [item for block in _blocks(images, _IMAGES) for item in model.predict_many(block)]
@@ -132,7 +133,7 @@ def _places(
     found: list[Explanation] = []
     for block in _blocks(pairs, _PAIRS):
         node = RegionNode(
-            model.network.encoder,
+            model.prototyped.encoder,
             torch.tensor([item.region for _, item in block]),  # j of Eq. (12), as the decision found it
             names=[f"prototype {item.prototype} in the image" for _, item in block],
         )

@@ -4,12 +4,13 @@ from typing import cast
 
 from torch import Tensor
 
-from dprotonet.encoder.regions import Regions
+from dprotonet.encoder.regions import Occurrence, Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.interpretation.base import Explainer
 from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
+from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.similarity import SimilarityMaps
 from dprotonet.network import DProtoNet
@@ -31,10 +32,12 @@ def watches_probability(name: str) -> bool:
     return name == "rise"
 
 
-def _similarity(classifier: Classifier) -> SimilarityMaps:
+def _similarity(classifier: Classifier) -> Explainer:
     network = classifier.module
     if not isinstance(network, DProtoNet):
         raise UserError(f"method 'similarity' needs a prototype network, and {classifier.name} is none")
+    if isinstance(network.encoder.regions, Occurrence):
+        return _occurrence(network, network.encoder.regions)
     measure = network.prototypes.similarity
 
     def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
@@ -49,3 +52,11 @@ def _similarity(classifier: Classifier) -> SimilarityMaps:
         prototypes=network.prototypes.vectors,
         weight=network.head.weight,
     )
+
+
+def _occurrence(network: DProtoNet, regions: Occurrence) -> OccurrenceMaps:
+    def occurring(images: Tensor) -> tuple[Tensor, Tensor]:
+        feature_map = network.encoder.feature_map(images)
+        return regions.maps(feature_map), network.evidence_of(regions(feature_map)).scores
+
+    return OccurrenceMaps(network, occurring=occurring, weight=network.head.weight)

@@ -17,14 +17,14 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
-from dprotonet.network import DProtoNet
+from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.checkpoint import load_weights
 
 if TYPE_CHECKING:
     from dprotonet.experiment.explain import ExplainedPrediction, OnStep
     from dprotonet.interpretation.mdm import Preset
 
-Network = TypeVar("Network", bound=nn.Module)
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ class EvidenceItem:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What the network says of one image, and why. The contributions of all evidence sum to `logit`."""
+    """What the network says of one image, and why. The contributions of all evidence sum to `logit`.
+
+    A black box gives no evidence.
+    """
 
     name: str
     class_name: str
@@ -58,13 +61,13 @@ class Model(ModelHubMixin):
 
     def __init__(
         self,
-        network: DProtoNet,
+        network: Network,
         *,
         config: Config,
         classes: Sequence[str],
         prototypes: Sequence[PrototypeRecord],
     ) -> None:
-        self.network = network.eval()
+        self.network: Network = network.eval()
         self.config = config
         self.classes = tuple(classes)
         self.prototypes = tuple(prototypes)
@@ -84,13 +87,25 @@ class Model(ModelHubMixin):
             image_size=config.data.image_size,
             pretrained=False,
             masks=tensors.get("encoder.regions.masks"),
+            owner=[classes.index(record.class_name) for record in records] or None,
         )
         load_weights(network, tensors, path=run.path / "model.safetensors")
-        if len(records) != len(network.prototypes.vectors):
+        if len(records) != (0 if isinstance(network, BlackBox) else len(network.prototypes.vectors)):
             raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
         model = cls(on_device(network, device), config=config, classes=classes, prototypes=records)
         model.folder = run.path
         return model
+
+    @property
+    def prototyped(self) -> DProtoNet:
+        """The network, where prototypes are asked for."""
+        if isinstance(self.network, BlackBox):
+            raise UserError("a black box has no prototypes; use dprotonet saliency")
+        return self.network
+
+    def check_prototypes(self) -> None:
+        """An error where prototypes cannot be asked for, before any work is done."""
+        _ = self.prototyped
 
     @property
     def normalise(self) -> Normalise:
@@ -114,13 +129,20 @@ class Model(ModelHubMixin):
         """The same for a batch of images."""
         if not images:
             return []
+        if isinstance(self.network, BlackBox):
+            rows = self.network(self.inputs(images)).cpu().double()
+            return [self._prediction(image, row, ()) for image, row in zip(images, rows, strict=True)]
         evidence = self.network.evidence(self.inputs(images))
-        logits, scores, region = evidence.logits.cpu(), evidence.scores.cpu().double(), evidence.region.cpu()
-        probabilities = logits.double().softmax(dim=1)
-        return [
-            self._prediction(image, probabilities[row], scores[row], region[row])
-            for row, image in enumerate(images)
-        ]
+        logits, scores, region = (
+            evidence.logits.cpu().double(),
+            evidence.scores.cpu().double(),
+            evidence.region.cpu(),
+        )
+        found = []
+        for row, image in enumerate(images):
+            items = self._evidence(int(logits[row].argmax()), scores[row], region[row])
+            found.append(self._prediction(image, logits[row], items))
+        return found
 
     def explain(
         self,
@@ -138,10 +160,8 @@ class Model(ModelHubMixin):
 
         return explain(self, several(images), top=top, preset=preset, on_step=on_step)
 
-    def _prediction(
-        self, image: ImageLike, probabilities: Tensor, scores: Tensor, region: Tensor
-    ) -> Prediction:
-        label = int(probabilities.argmax())
+    def _evidence(self, label: int, scores: Tensor, region: Tensor) -> tuple[EvidenceItem, ...]:
+        """What every prototype says for a class, the largest contribution first."""
         weights = self.network.head.weight[label].detach().cpu().double()
         items = [
             EvidenceItem(
@@ -151,15 +171,19 @@ class Model(ModelHubMixin):
                 self.prototypes, scores.tolist(), weights.tolist(), region.tolist(), strict=True
             )
         ]
-        items.sort(key=lambda item: -item.contribution)
+        return tuple(sorted(items, key=lambda item: -item.contribution))
+
+    def _prediction(self, image: ImageLike, logits: Tensor, evidence: tuple[EvidenceItem, ...]) -> Prediction:
+        label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
+        said = math.fsum(item.contribution for item in evidence)
         return Prediction(
             name=name_of(image),
             class_name=self.classes[label],
             label=label,
             probability=float(probabilities[label]),
             probabilities=dict(zip(self.classes, probabilities.tolist(), strict=True)),
-            logit=math.fsum(item.contribution for item in items),
-            evidence=tuple(items),
+            logit=said if evidence else float(logits[label]),
+            evidence=evidence,
         )
 
     # ── huggingface_hub ──
@@ -186,7 +210,7 @@ class Model(ModelHubMixin):
         return cls.load(snapshot_download(model_id, **{name: hub[name] for name in known if name in hub}))
 
 
-def on_device(network: Network, device: str | torch.device | None) -> Network:
+def on_device(network: Module, device: str | torch.device | None) -> Module:
     """The network, moved to `device` (the CPU unless named)."""
     try:
         return network.to(device or "cpu")

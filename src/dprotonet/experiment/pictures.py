@@ -23,6 +23,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
 
 def source_images(model: Model) -> Tensor:
     """The source image of every prototype (P, 3, H, W) uint8, from the run folder."""
+    model.check_prototypes()
     if model.folder is None:
         raise UserError("this model was not loaded from a run folder, so its source images are not at hand")
     size = model.config.data.image_size
@@ -32,8 +33,8 @@ def source_images(model: Model) -> Tensor:
 
 def prototypes_picture(model: Model, *, max_classes: int = 40) -> Image.Image:
     """One row a class: the images its prototypes came from, the weightiest first."""
-    owner = model.network.prototype_class.cpu()
-    weights = model.network.head.weight.detach().cpu()[owner, torch.arange(len(owner))]
+    owner = model.prototyped.prototype_class.cpu()
+    weights = model.prototyped.head.weight.detach().cpu()[owner, torch.arange(len(owner))]
     return prototype_sheet(
         source_images(model),
         prototype_class=owner.tolist(),

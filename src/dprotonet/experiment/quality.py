@@ -81,10 +81,10 @@ class QualityCheck:
             return []
         inputs = self.model.inputs([sample.image for sample in samples])
         with torch.no_grad():
-            evidence = self.model.network.evidence(inputs)
+            evidence = self.model.prototyped.evidence(inputs)
             labels = torch.full((len(inputs),), label, device=inputs.device)
-            said = self.model.network.contributions(evidence, labels).mean(dim=0).cpu()
-        mine = (self.model.network.prototype_class.cpu() == label).nonzero().flatten()
+            said = self.model.prototyped.contributions(evidence, labels).mean(dim=0).cpu()
+        mine = (self.model.prototyped.prototype_class.cpu() == label).nonzero().flatten()
         strongest = mine[said[mine].argsort(descending=True)[: self.top]].tolist()
         return [Pair(sample, number) for number in strongest for sample in samples]
 
@@ -95,9 +95,10 @@ class QualityCheck:
         return self._map(image, pair.prototype), self._map(image + noise, pair.prototype)
 
     def _map(self, image: Tensor, prototype: int) -> Tensor:
-        network = self.model.network
-        vector = network.prototypes.vectors[prototype].detach().unsqueeze(0)
-        node = RegionNode.in_image(network.encoder, image, vector)
+        network = self.model.prototyped
+        with torch.no_grad():
+            region = network.evidence(image).region[:, prototype]
+        node = RegionNode(network.encoder, region)
         return MDM(preset=self.preset).explain(image, node)[0].heatmap
 
     def _judged(self, pairs: Sequence[Pair], maps: Tensor, shaken: Tensor) -> list[PrototypeQuality]:
@@ -131,7 +132,7 @@ class QualityCheck:
 
     def _twins(self) -> dict[int, tuple[int, ...]]:
         """Of every prototype that has some, those that coincide with it."""
-        network = self.model.network
+        network = self.model.prototyped
         vectors = network.prototypes.vectors.detach().cpu()
         length = float(vectors.norm(dim=1).mean())
         groups = duplicates(vectors, network.prototype_class.cpu(), tolerance=self.tolerance * length)

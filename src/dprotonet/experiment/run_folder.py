@@ -27,7 +27,7 @@ from dprotonet.config import Config, from_tables, read_toml, to_tables
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.files import whole, write_text
-from dprotonet.network import DProtoNet
+from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
 from dprotonet.training.push import Projection
 
@@ -142,7 +142,7 @@ class RunFolder:
 
     # ── model ──
 
-    def keep(self, network: DProtoNet, records: Sequence[PrototypeRecord], *, train: ImageData) -> None:
+    def keep(self, network: Network, records: Sequence[PrototypeRecord], *, train: ImageData) -> None:
         """A better model in place of the old: new pictures, weights, the list of prototypes; then tidy up."""
         self._write_sources(train, records)
         self.write_model(network, records, train.classes)
@@ -152,7 +152,7 @@ class RunFolder:
                 old.unlink()
 
     def write_model(
-        self, network: DProtoNet, records: Sequence[PrototypeRecord], classes: Sequence[str]
+        self, network: Network, records: Sequence[PrototypeRecord], classes: Sequence[str]
     ) -> None:
         """Weights and the list of prototypes, each with the digest by which they know one another."""
         digest = _digest(records)
@@ -175,7 +175,7 @@ class RunFolder:
                 Image.fromarray(pixels).save(temporary, format="PNG")
 
     def read_prototypes(self) -> tuple[list[str], list[PrototypeRecord]]:
-        """Class names and provenance; nothing in the file is trusted, it may come from a stranger."""
+        """Class names and provenance (none for a black box); nothing in the file is trusted."""
         path = self.path / "prototypes.json"
         if not path.is_file():
             raise UserError(
@@ -187,7 +187,7 @@ class RunFolder:
                 raise ValueError(f"format {content['format']!r}, this version reads {FORMAT}")
             classes = _checked_classes(content["classes"])
             records = [_checked_record(*pair, classes) for pair in enumerate(content["prototypes"])]
-            if not records or content["digest"] != _digest(records):
+            if content["digest"] != _digest(records):
                 raise ValueError("the prototypes do not match their digest")
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(

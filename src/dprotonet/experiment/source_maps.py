@@ -83,7 +83,7 @@ class SourceMaps:
         """Eqs. (13) and (15): the region of the source that is nearest to the prototype, kept at p itself."""
         inputs = self.model.inputs([self.image(number) for number in prototypes])
         wanted = torch.tensor(prototypes, device=inputs.device)
-        network = self.model.network
+        network = self.model.prototyped
         with torch.no_grad():
             nearest = network.prototypes.nearest(network.encoder(inputs)).region
         node = RegionNode(

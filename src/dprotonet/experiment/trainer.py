@@ -23,21 +23,22 @@ from dprotonet.experiment.build import (
     build_loss,
     build_network,
     build_normalise,
+    build_rate_share,
     build_splits,
     build_stages,
     check_config,
     check_data,
     default_cache,
 )
-from dprotonet.experiment.run_folder import RunFolder, prototype_records
-from dprotonet.network import DProtoNet
+from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
+from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
-from dprotonet.training.phases import WeightDecay, constant, half_cosine
+from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
-from dprotonet.training.start import starting_vectors
+from dprotonet.training.start import starting_vectors, uniform_vectors
 from dprotonet.training.views import ViewSource
 
 logger = logging.getLogger(__name__)
@@ -72,21 +73,26 @@ class Trainer:
         folder = RunFolder(self.out)
         self._check_out(folder)
         splits = build_splits(self.config.data, self.on_scan)
-        check_data(splits.train, self.config.network.prototypes_per_class)
+        check_data(splits.train, self._needed_images())
         network = self._network(splits)
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
         engine = yield from self._engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
-        for event in engine.run(build_stages(self.config.training)):
+        for event in engine.run(build_stages(self.config)):
             if accelerator.is_main_process:
                 writer.write(event)
             yield event
         writer.close()
         accelerator.wait_for_everyone()
 
-    def _network(self, splits: Splits) -> DProtoNet:
+    def _needed_images(self) -> int:
+        """Of each class: one for every prototype, no more than one image being the source of each."""
+        network = self.config.network
+        return 1 if network.network == "blackbox" else network.prototypes_per_class
+
+    def _network(self, splits: Splits) -> Network:
         import torch
 
         torch.manual_seed(self.config.training.seed)
@@ -130,7 +136,7 @@ class Trainer:
             folder.cut_metrics(size)
 
     def _engine(
-        self, network: DProtoNet, splits: Splits, accelerator: Accelerator
+        self, network: Network, splits: Splits, accelerator: Accelerator
     ) -> Generator[Preparing, None, Engine]:
         training = self.config.training
         network.to(accelerator.device)
@@ -147,7 +153,7 @@ class Trainer:
             sources, trained = (train, val), network.without_backbone()
         workers = 0 if training.mode == "frozen" else training.workers
         pusher = Pusher(accelerator, images=training.push_images, batch=training.batch_size, workers=workers)
-        rate_share = half_cosine if training.rate_schedule == "cosine" else constant
+        rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
         settings = Settings(training.seed, training.batch_size, workers, training.patience, decay, rate_share)
         return Engine(
@@ -157,16 +163,17 @@ class Trainer:
             accelerator,
             pusher,
             loss=build_loss(training),
+            occurrence=training.occurrence,
             settings=settings,
         )
 
-    def views(self, network: DProtoNet, data: ImageData, augment: Augment | None = None) -> Views:
+    def views(self, network: Network, data: ImageData, augment: Augment | None = None) -> Views:
         """Images of a split as this network wants them."""
         normalise = build_normalise(network.encoder.backbone, self.config.network.channels)
         return Views(data, normalise, augment=augment, seed=self.config.data.data_seed)
 
     def frozen(
-        self, views: Views, network: DProtoNet, accelerator: Accelerator, augmentations: int
+        self, views: Views, network: Network, accelerator: Accelerator, augmentations: int
     ) -> Generator[Preparing, None, FeatureViews]:
         """The cached features of a split, computed now if need be (by one process of each machine)."""
         cache = FeatureCache(
@@ -184,13 +191,14 @@ class Trainer:
         return cache.open()
 
     def _start(self, engine: Engine) -> None:
-        vectors = starting_vectors(
-            engine.network,
-            engine.train_views,
-            seed=self.config.training.seed,
-            device=engine.accelerator.device,
-        )
-        engine.network.initialise_prototypes(vectors)
+        network, seed = engine.network, self.config.training.seed
+        if isinstance(network, BlackBox):
+            return
+        if self.config.training.prototype_start == "uniform":
+            network.initialise_prototypes(uniform_vectors(network, seed=seed))
+            return
+        device = engine.accelerator.device
+        network.initialise_prototypes(starting_vectors(network, engine.train_views, seed=seed, device=device))
 
 
 @dataclass
@@ -199,7 +207,7 @@ class _Writer:
 
     trainer: Trainer
     folder: RunFolder
-    network: DProtoNet
+    network: Network
     train: ImageData
     engine: Engine
     data: list[str]
@@ -224,9 +232,11 @@ class _Writer:
 
     def _keep(self) -> None:
         """The best model so far: provenance and source images, then weights."""
-        assert self.engine.projection is not None
-        seed = self.trainer.config.data.data_seed
-        records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
+        records: list[PrototypeRecord] = []
+        if not isinstance(self.network, BlackBox):
+            assert self.engine.projection is not None
+            seed = self.trainer.config.data.data_seed
+            records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
         self.folder.keep(self.network, records, train=self.train)
 
     def close(self) -> None:

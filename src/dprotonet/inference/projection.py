@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dprotonet.inference.nearest import nearest_regions
 from dprotonet.inference.prototypes import Prototypes
 
 NOTHING = -1
@@ -78,10 +77,7 @@ class MultiImageMean:
         wanted = torch.isin(self.sources.index, index).nonzero().squeeze(1)  # only these prototypes matter
         if not len(wanted):
             return
-        space = self.prototypes.similarity.space
-        nearest = nearest_regions(
-            space(regions), space(self.prototypes.vectors[wanted])
-        ).region  # e_r, Eq. (9)
+        nearest = self.prototypes.nearest(regions, wanted).region  # e_r, Eq. (9)
         belongs = index.unsqueeze(1) == self.sources.index[wanted]  # (B, wanted)
         view, which = belongs.nonzero(as_tuple=True)
         chosen = regions[view, nearest[view, which]].cpu().double()

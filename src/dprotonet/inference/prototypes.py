@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from dprotonet.inference.nearest import Nearest, nearest_regions
+from dprotonet.inference.nearest import Nearest
+from dprotonet.inference.pairing import Pairing, any_region
 from dprotonet.inference.similarity import Similarity
 
 
@@ -18,23 +19,38 @@ class Scored(NamedTuple):
 
 
 class Prototypes(nn.Module):
-    """P vectors (P, D), each of one class: `prototype_class` (P,), the same number for every class.
+    """P vectors (P, D), each of one class: `prototype_class` (P,), at first the same number for every class.
 
     They start as small random vectors; training replaces these by region vectors of training images.
     """
 
     prototype_class: Tensor
 
-    def __init__(self, classes: int, per_class: int, dimension: int, *, similarity: Similarity) -> None:
+    def __init__(
+        self,
+        classes: int,
+        per_class: int,
+        dimension: int,
+        *,
+        similarity: Similarity,
+        pairing: Pairing = any_region,
+    ) -> None:
         super().__init__()
         self.vectors = nn.Parameter(torch.randn(classes * per_class, dimension) * dimension**-0.5)
         self.register_buffer("prototype_class", torch.arange(classes).repeat_interleave(per_class))
         self.similarity = similarity
+        self.pairing = pairing
 
-    def nearest(self, regions: Tensor) -> Nearest:
-        """s of Eq. (1) at the nearest region; regions (B, R, D)."""
+    @torch.no_grad()
+    def replace(self, vectors: Tensor, prototype_class: Tensor) -> None:
+        """Other prototypes (P, D), of any number for each class (P,)."""
+        self.vectors = nn.Parameter(vectors.clone())
+        self.prototype_class = prototype_class.clone()
+
+    def nearest(self, regions: Tensor, wanted: Tensor | None = None) -> Nearest:
+        """s of Eq. (1) at the nearest region, of all prototypes or of those `wanted`; regions (B, R, D)."""
         space = self.similarity.space
-        return nearest_regions(space(regions), space(self.vectors))
+        return self.pairing(space(regions), space(self.vectors), wanted)
 
     def forward(self, regions: Tensor) -> Scored:
         distances, region = self.nearest(regions)

@@ -56,25 +56,10 @@ class SimilarityMaps:
         check_images(images, self.batch)
         watched = node if node is not None else self._predicted(images)
         watched.check(len(images))
-        weights = self._weights(watched)
+        weights = prototype_weights(watched, self.weight)
         with borrowed(self.model), torch.inference_mode(False), torch.no_grad():
             raw = torch.cat(list(self._maps(images.detach(), weights)))
-            heatmaps = unit_range(raw)
-        _check_finite(raw, watched)
-        warn_of_empty(heatmaps, watched.name)
-        return [
-            Explanation(
-                heatmap=heatmaps[row],
-                raw=raw[row],
-                masks={},
-                loss=(),
-                passes=Passes(1 + (node is None), 0),
-                node=watched.name(row),
-                image=images[row].detach(),
-                facts={"preset": "similarity"},
-            )
-            for row in range(len(images))
-        ]
+        return explanations(images, raw, watched, name="similarity", passes=1 + (node is None))
 
     def prototype(self, numbers: list[int] | Tensor) -> PrototypeNode:
         """The node of one prototype an image, by number."""
@@ -83,18 +68,6 @@ class SimilarityMaps:
     def _predicted(self, images: Tensor) -> ClassNode:
         labels = ClassNode.predicted(self.model, images, batch=self.batch).labels
         return ClassNode(self.model, labels, probability=False)
-
-    def _weights(self, node: Node) -> Tensor:
-        """How much each prototype's map counts for each image, (N, P)."""
-        if isinstance(node, PrototypeNode):
-            return torch.eye(len(self.prototypes), device=self.weight.device)[node.numbers]
-        if not isinstance(node, ClassNode):
-            raise UserError("similarity maps explain classes and prototypes only; use MDM for other nodes")
-        classes = len(self.weight)
-        for label in node.labels.tolist():
-            if not 0 <= label < classes:
-                raise UserError(f"there is no class {label}; the model has classes 0 to {classes - 1}")
-        return self.weight[node.labels.to(self.weight.device)].clamp_min(0)
 
     def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
         """Enlarged maps, (b, H, W) for every block of images."""
@@ -121,6 +94,38 @@ class SimilarityMaps:
             chosen = self.prototypes.to(vectors.device)[some]
             total += self.similarity(vectors.unsqueeze(0), chosen).squeeze(0) @ weights[some]
         return total
+
+
+def prototype_weights(node: Node, weight: Tensor) -> Tensor:
+    """How much each prototype's map counts for each image, (N, P); weight (C, P)."""
+    if isinstance(node, PrototypeNode):
+        return torch.eye(weight.shape[1], device=weight.device)[node.numbers]
+    if not isinstance(node, ClassNode):
+        raise UserError("similarity maps explain classes and prototypes only; use MDM for other nodes")
+    for label in node.labels.tolist():
+        if not 0 <= label < len(weight):
+            raise UserError(f"there is no class {label}; the model has classes 0 to {len(weight) - 1}")
+    return weight[node.labels.to(weight.device)].clamp_min(0)
+
+
+def explanations(images: Tensor, raw: Tensor, node: Node, *, name: str, passes: int) -> list[Explanation]:
+    """Finished maps (N, H, W) of a network's own kind as explanations."""
+    _check_finite(raw, node)
+    heatmaps = unit_range(raw)
+    warn_of_empty(heatmaps, node.name)
+    return [
+        Explanation(
+            heatmap=heatmaps[row],
+            raw=raw[row],
+            masks={},
+            loss=(),
+            passes=Passes(passes, 0),
+            node=node.name(row),
+            image=images[row].detach(),
+            facts={"preset": name},
+        )
+        for row in range(len(images))
+    ]
 
 
 def percentile_box(heat: Tensor, percentile: float = 95) -> Box:

@@ -18,11 +18,12 @@ from torch.optim import Adam, Optimizer
 from dprotonet.data.transforms import View
 from dprotonet.errors import ComputationError
 from dprotonet.inference.losses import LossTerms, PrototypeLoss
-from dprotonet.network import DProtoNet
+from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
-from dprotonet.training.objective import HeadObjective, Step, WholeObjective
-from dprotonet.training.phases import PARTS, Phase, Push, Stage, WeightDecay, half_cosine
+from dprotonet.training.objective import HeadObjective, PlainObjective, Step, WholeObjective
+from dprotonet.training.occurrence import OccurrenceObjective
+from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_parts, load, variant_of
 
@@ -62,12 +63,13 @@ class Engine:
     Unstated: whether Adam's memory outlives a push. Ours starts afresh in each phase: prototypes have jumped.
     """
 
-    network: DProtoNet
+    network: Network
     train_views: ViewSource
     val_views: ViewSource
     accelerator: Accelerator
     pusher: Pusher
     loss: PrototypeLoss = field(default_factory=PrototypeLoss)
+    occurrence: float = 0.0  # weight of XProtoNet's occurrence loss
     settings: Settings = field(default_factory=Settings)
     position: Position = field(default_factory=Position)
     projection: Projection | None = None
@@ -88,6 +90,8 @@ class Engine:
                 return
             elif isinstance(stage, Push):
                 yield self._push()
+            elif isinstance(stage, Judgement):
+                self._open_round()
             else:
                 yield from self._phase(stage)
                 self._advance()
@@ -103,8 +107,7 @@ class Engine:
         self.optimizer = None
 
     def _phase(self, phase: Phase) -> Iterator[Event]:
-        head_only = trained_parts(phase) == ["head"]
-        objective, views = self._head_setting() if head_only else self._whole_setting()
+        objective, views = self._head_setting() if _is_last_layer(phase) else self._whole_setting()
         prepare_parts(self.network, phase)
         optimizer = self._optimizer(phase)
         if self.resume_optimizer is not None:
@@ -169,12 +172,15 @@ class Engine:
     def _push(self) -> PushDone:
         started = time.perf_counter()
         before = self._validate()[0]
-        self.projection = self.pusher(self.network, self.train_views)
+        self.projection = self.pusher(self._prototyped(), self.train_views)
         after = self._validate()[0]
         seconds = time.perf_counter() - started
-        self.position.round_open = True
-        self._advance()  # before the event goes out: a checkpoint taken then must not push again
+        self._open_round()  # before the event goes out: a checkpoint taken then must not push again
         return PushDone(self.position.epoch, before, after, self.projection, seconds)
+
+    def _open_round(self) -> None:
+        self.position.round_open = True
+        self._advance()
 
     def _round(self) -> RoundDone:
         accuracy, loss = self._validate()
@@ -188,19 +194,29 @@ class Engine:
     # ── parts ──
 
     def _whole_setting(self) -> tuple[nn.Module, ViewSource]:
+        if isinstance(self.network, BlackBox):
+            return PlainObjective(self.network), self.train_views
+        if self.occurrence:
+            return OccurrenceObjective(self.network, self.loss, weight=self.occurrence), self.train_views
         return WholeObjective(self.network, self.loss), self.train_views
+
+    def _prototyped(self) -> DProtoNet:
+        if isinstance(self.network, BlackBox):
+            raise TypeError("a black box has no prototypes: plan its stages without pushes")
+        return self.network
 
     def _head_setting(self) -> tuple[nn.Module, ViewSource]:
         """Only the head learns, so scores are taken once, of one view of each image.
 
         Unstated: which views the last-layer stage sees. One augmented view each, the same in all its epochs.
         """
-        objective = HeadObjective(self.network.head, self.loss, prototype_class=self.network.prototype_class)
+        network = self._prototyped()
+        objective = HeadObjective(network.head, self.loss, prototype_class=network.prototype_class)
         return objective, self._score_views()
 
     @torch.no_grad()
     def _score_views(self) -> "ScoreViews":
-        self.network.eval()
+        network = self._prototyped().eval()
         views, epoch = self.train_views, self.position.tick + 1
         keys = [(index, variant_of(epoch, index, views.augmentations)) for index in range(len(views))]
         pieces = []
@@ -210,7 +226,7 @@ class Engine:
             workers=self._workers(views),
         ):
             with self.accelerator.autocast():
-                scores = self.network.evidence(view.inputs.to(self.accelerator.device)).scores
+                scores = network.evidence(view.inputs.to(self.accelerator.device)).scores
             pieces.append((torch.as_tensor(view.index), scores.float().cpu()))
         gathered = gather_object(pieces)
         order = torch.cat([index for index, _ in gathered]).argsort()
@@ -221,14 +237,15 @@ class Engine:
 
     def _groups(self, phase: Phase) -> list[dict]:
         """Parameters of the parts that learn, with their rate and decay."""
-        parts = named_parts(self.network)
+        parts = self.network.parts()
         groups = [
             {
                 "params": list(parts[name].parameters()),
                 "lr": phase.learning_rates.of(name),
                 "weight_decay": self.settings.weight_decay.of(name),
             }
-            for name in trained_parts(phase)
+            for name in parts
+            if phase.learning_rates.of(name) > 0
         ]
         return [group for group in groups if group["params"]]
 
@@ -271,23 +288,12 @@ class ScoreViews:
         return View(self.scores[key[0]], self.labels[key[0]], key[0])
 
 
-def named_parts(network: DProtoNet) -> dict[str, nn.Module]:
-    """The four parts that have a learning rate of their own."""
-    encoder = network.encoder
-    modules = (encoder.backbone, encoder.shaping, network.prototypes, network.head)
-    return dict(zip(PARTS, modules, strict=True))
-
-
-def trained_parts(phase: Phase) -> list[str]:
-    return [name for name in PARTS if phase.learning_rates.of(name) > 0]
-
-
-def prepare_parts(network: DProtoNet, phase: Phase) -> None:
+def prepare_parts(network: Network, phase: Phase) -> None:
     """Learning parts to train mode; resting parts keep weights and BatchNorm statistics."""
-    learning = trained_parts(phase)
-    for name, part in named_parts(network).items():
-        part.train(name in learning)
-        part.requires_grad_(name in learning)
+    for name, part in network.parts().items():
+        learns = phase.learning_rates.of(name) > 0
+        part.train(learns)
+        part.requires_grad_(learns)
 
 
 def restore_optimizer(optimizer: Optimizer, state: dict) -> None:

@@ -8,7 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import LossTerms, PrototypeLoss, foreign_weight
-from dprotonet.network import DProtoNet
+from dprotonet.network import BlackBox, DProtoNet, Evidence
 
 
 class Step(NamedTuple):
@@ -27,11 +27,28 @@ class WholeObjective(nn.Module):
         self.loss = loss
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Step:
-        evidence = self.network.evidence(inputs)
-        logits = evidence.logits.float()
-        weight, owner = self.network.head.weight, self.network.prototype_class
-        terms = self.loss(logits, evidence.distances, labels, weight=weight, prototype_class=owner)
-        return Step(terms, logits)
+        return prototype_step(self.network, self.loss, self.network.evidence(inputs), labels)
+
+
+def prototype_step(network: DProtoNet, loss: PrototypeLoss, evidence: Evidence, labels: Tensor) -> Step:
+    """Eq. (4) of what the network said of a batch."""
+    logits = evidence.logits.float()
+    weight, owner = network.head.weight, network.prototype_class
+    return Step(loss(logits, evidence.distances, labels, weight=weight, prototype_class=owner), logits)
+
+
+class PlainObjective(nn.Module):
+    """Cross-entropy alone, of a network without prototypes."""
+
+    def __init__(self, network: BlackBox) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, inputs: Tensor, labels: Tensor) -> Step:
+        logits = self.network(inputs).float()
+        entropy = cross_entropy(logits, labels)
+        nothing = torch.zeros_like(entropy)
+        return Step(LossTerms(entropy, entropy, nothing, nothing, nothing), logits)
 
 
 class HeadObjective(nn.Module):

@@ -6,8 +6,7 @@ model that is kept has prototypes that are real region vectors.
 
 import math
 from dataclasses import dataclass, replace
-
-PARTS = ("backbone", "shaping", "prototypes", "head")
+from typing import Literal
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,12 @@ class Push:
     """The moment when prototypes become region vectors of training images."""
 
 
-Stage = Phase | Push
+@dataclass(frozen=True)
+class Judgement:
+    """The moment when a network without prototypes is judged, and kept if it is the best so far."""
+
+
+Stage = Phase | Push | Judgement
 
 
 def half_cosine(epoch: int, epochs: int) -> float:
@@ -73,13 +77,38 @@ def constant(epoch: int, epochs: int) -> float:
     return 1.0
 
 
+@dataclass(frozen=True)
+class StepDecay:
+    """ProtoPNet's StepLR(5, 0.1): full rates while warm, then a tenth from every fifth joint epoch on.
+
+    Its code steps the scheduler before an epoch, so the first drop comes with the fifth joint epoch already.
+    """
+
+    warm: int = 5
+    every: int = 5
+    factor: float = 0.1
+
+    def __call__(self, epoch: int, epochs: int) -> float:
+        return self.factor ** (max(epoch - self.warm, 0) // self.every)
+
+
+HeadLearns = Literal["always", "last", "never"]
+
+
 def plan(
-    rates: LearningRates, *, epochs: int = 30, warm: int = 5, push_every: int = 10, last_layer: int = 20
+    rates: LearningRates,
+    *,
+    epochs: int = 30,
+    warm: int = 5,
+    push_every: int = 10,
+    last_layer: int = 20,
+    head_learns: HeadLearns = "always",
 ) -> tuple[Stage, ...]:
     """Warm epochs, then joint ones; after every `push_every` a push and `last_layer` epochs of the head.
 
     `epochs` counts warm and joint epochs and is rounded up to end at a push. Following Algorithm 2 the head
-    learns in every stage (ProtoPNet's code lets it rest outside the last-layer stage).
+    learns in every stage; ProtoPNet's code lets it rest outside the last-layer stage (`last`), NP-ProtoPNet
+    throughout (`never`, which leaves no last-layer stage).
 
     Unstated: N of Algorithm 2, the length of the last-layer stage; 20 epochs, as ProtoPNet.
     Unstated: when to stop. We end after `epochs`, or earlier by patience on validation accuracy after a push.
@@ -87,11 +116,24 @@ def plan(
     if min(epochs, push_every) < 1 or min(warm, last_layer) < 0:
         raise ValueError("epochs and push_every must be positive, warm and last_layer not negative")
     total = -(-max(epochs, warm) // push_every) * push_every
-    resting = replace(rates, backbone=0.0)
+    together = rates if head_learns == "always" else replace(rates, head=0.0)
+    resting = replace(together, backbone=0.0)
     head_only = LearningRates(backbone=0.0, shaping=0.0, prototypes=0.0, head=rates.head)
     stages: list[Stage] = []
     for start in range(0, total, push_every):
         warm_here = min(max(warm - start, 0), push_every)
-        stages += [Phase("warm", warm_here, resting), Phase("joint", push_every - warm_here, rates), Push()]
-        stages += [Phase("last", last_layer, head_only)]
-    return tuple(stage for stage in stages if isinstance(stage, Push) or stage.epochs)
+        stages += [
+            Phase("warm", warm_here, resting),
+            Phase("joint", push_every - warm_here, together),
+            Push(),
+        ]
+        stages += [Phase("last", last_layer if head_learns != "never" else 0, head_only)]
+    return tuple(stage for stage in stages if not isinstance(stage, Phase) or stage.epochs)
+
+
+def plan_without_pushes(
+    rates: LearningRates, *, epochs: int = 30, warm: int = 5, judge_every: int = 10
+) -> tuple[Stage, ...]:
+    """The same epochs for a network without prototypes, judged where the others are pushed."""
+    stages = plan(rates, epochs=epochs, warm=warm, push_every=judge_every, last_layer=0)
+    return tuple(Judgement() if isinstance(stage, Push) else stage for stage in stages)

@@ -1,4 +1,4 @@
-"""Where prototypes start: region vectors of random training images of their class."""
+"""Where prototypes start: region vectors of random training images of their class, or uniform draws."""
 
 import torch
 from torch import Tensor
@@ -27,6 +27,12 @@ def starting_vectors(
         pieces.append(regions[torch.arange(len(regions), device=device), chosen])
     network.train(was_training)
     return torch.cat(pieces)
+
+
+def uniform_vectors(network: DProtoNet, *, seed: int) -> Tensor:
+    """ProtoPNet's start (P, D): every value from U(0, 1), the range of its features; the same everywhere."""
+    generator = torch.Generator().manual_seed(derived_seed(seed, 0))
+    return torch.rand(network.prototypes.vectors.shape, generator=generator)
 
 
 def _drawn_images(prototype_class: Tensor, labels: Tensor, generator: torch.Generator) -> list[Key]:

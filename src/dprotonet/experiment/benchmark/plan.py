@@ -14,7 +14,7 @@
     data.data = "birds"
 
 A row and a column may change anything; where both change the same value, that is a mistake. Unknown keys are
-errors that name the known ones.
+errors that name the known ones. `network.network` is a rival's name: its own values hold where none is given.
 """
 
 import re
@@ -23,8 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dprotonet.config import Config, from_tables, read_toml
+from dprotonet.config import Config, read_toml
 from dprotonet.errors import UserError
+from dprotonet.experiment.rivals import rival_config
 
 TABLES = ("data", "network", "training")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
@@ -118,7 +119,10 @@ def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: st
     if "seed" in tables["training"]:
         raise UserError(f"{where}: training.seed is set; write seeds = [0, 1, 2] at the top instead")
     tables["training"]["seed"] = seed
-    return from_tables(Config, tables, where=f"{where}, {row.name} on {column.name}: ")
+    try:
+        return rival_config(None, tables)
+    except UserError as error:
+        raise UserError(f"{where}, {row.name} on {column.name}: {error}") from None
 
 
 def _seeds(content: Mapping[str, Any], where: str) -> list[int]:

@@ -1,0 +1,33 @@
+"""Which regions a prototype may be found in: any of them, or only the one that was made for it."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dprotonet.inference.nearest import Nearest, nearest_regions
+
+
+class Pairing(Protocol):
+    """Regions (B, R, D) and prototypes (P, D) to the nearest allowed region, (B, P).
+
+    `wanted` (K,) names the prototypes that matter; the answer is then (B, K).
+    """
+
+    def __call__(self, regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -> Nearest: ...
+
+
+def any_region(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -> Nearest:
+    """The nearest of all regions: min_k ||z_k - p_j||²."""
+    return nearest_regions(regions, vectors if wanted is None else vectors[wanted])
+
+
+def own_region(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -> Nearest:
+    """Prototype j looks at region j only (XProtoNet): ||z_j - p_j||²."""
+    if regions.shape[1:] != vectors.shape:
+        raise ValueError(f"regions {tuple(regions.shape)} are not one for each of {tuple(vectors.shape)}")
+    number = torch.arange(len(vectors), device=regions.device) if wanted is None else wanted
+    wide = torch.promote_types(torch.float32, regions.dtype)
+    with torch.autocast(regions.device.type, enabled=False):
+        gap = regions[:, number].to(wide) - vectors[number].to(wide)
+        return Nearest(gap.square().sum(dim=-1), number.expand(len(regions), -1))
