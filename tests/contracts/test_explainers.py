@@ -215,9 +215,12 @@ def test_many_images_are_explained_like_one(name: str, model: Net) -> None:
 
 @pytest.mark.parametrize("batch", [1, 4, 7])
 def test_the_batch_size_inside_changes_nothing(name: str, model: Net, batch: int) -> None:
-    usual = heatmaps(explainer(name, model)(images(), node(model)))
-    other = heatmaps(explainer(name, model, batch)(images(), node(model)))
-    assert (usual - other).abs().max() <= TOLERANCE
+    usual = explainer(name, model)(images(), node(model))
+    other = explainer(name, model, batch)(images(), node(model))
+    for one, two in zip(usual, other, strict=True):
+        assert (one.raw - two.raw).abs().max() <= TOLERANCE * one.raw.abs().max()
+        # A map that is brightened by a root shows what rounding did near zero.
+        assert (one.heatmap - two.heatmap).abs().max() <= 100 * TOLERANCE
 
 
 def test_a_model_in_training_gives_the_map_of_one_at_rest(name: str, model: Net) -> None:
