@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench tables clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -31,6 +31,12 @@ check: .venv/dev.stamp ## ruff, mypy, import-linter
 
 bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
 	@for script in $(filter-out benchmarks/timing.py benchmarks/subjects.py,$(wildcard benchmarks/*.py)); do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
+
+tables: .venv/base.stamp ## the paper's tables on the built-in birds, into docs/tables-quick.md
+	@for plan in configs/quick/*.toml; do \
+		$(BIN)/dprotonet benchmark $$plan --out runs/tables/$$(basename $$plan .toml) || exit 1; done
+	@{ printf '# Tables on the built-in birds\n\nMade by `make tables`: every plan of configs/quick.\n\n'; \
+		cat runs/tables/*/table.md; } > docs/tables-quick.md.tmp && mv docs/tables-quick.md.tmp docs/tables-quick.md
 
 clean: ## remove the environment and caches
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

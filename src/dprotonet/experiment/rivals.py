@@ -57,8 +57,9 @@ PRESETS: dict[str, Tables] = {
             "occurrence": 0.5,
         },
     },
-    # The backbone with a linear layer, in the same epochs; its rate was chosen on validation data, frozen.
-    "blackbox": {"training": {"rate_head": 1e-2}},
+    # The backbone with a linear layer, in the same epochs; its rate is the best of 3e-3, 1e-2 and 3e-2 on the
+    # validation images of the built-in birds, frozen.
+    "blackbox": {"training": {"rate_head": 3e-2}},
 }
 
 
