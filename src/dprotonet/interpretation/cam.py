@@ -98,7 +98,8 @@ class CAM:
         )
         cam.batch_size = self.batch
         if self.method == "ablationcam":  # whose default is one layer shared by all, with the last map in it
-            cam.ablation_layer = _zeroing("AblationLayerVit" if turned else "AblationLayer")()
+            layers = _package().ablation_layer
+            cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
         images = images.to(precision(self.model))
         maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
@@ -146,25 +147,6 @@ def _silent(name: str) -> Any:
     """
     loud = getattr(_package(), name)
     return type(name, (loud,), {"get_cam_weights": _without_bars(loud.get_cam_weights)})
-
-
-@cache
-def _zeroing(name: str) -> Any:
-    """An ablation layer that sets channels to zero, as the paper of Ablation-CAM does.
-
-    The package takes -1e7 instead where a map has negative values, and a network that measures distances
-    then sees nothing but that.
-    """
-    layer = getattr(_package().ablation_layer, name)
-
-    def ablated(self: Any, _inputs: Tensor) -> Tensor:
-        output: Tensor = self.activations
-        channels = 1 if name == "AblationLayer" else output.ndim - 1
-        for row in range(len(output)):
-            output[row].select(channels - 1, int(self.indices[row])).zero_()
-        return output
-
-    return type(name, (layer,), {"__call__": ablated})
 
 
 def _without_bars(function: FunctionType) -> Callable[..., Any]:
