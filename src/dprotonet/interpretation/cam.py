@@ -89,6 +89,7 @@ class CAM:
         self, images: Tensor, labels: Tensor, module: nn.Module, layout: Layout | None
     ) -> tuple[Tensor, int]:
         """Maps (N, H, W) and the forward passes an image."""
+        package = _package()
         turned = layout is not None and layout.kind != "first"
         classifier = _Classifier(self.model)
         cam = _silent(METHODS[self.method])(
@@ -98,7 +99,7 @@ class CAM:
         )
         cam.batch_size = self.batch
         if self.method == "ablationcam":  # whose default is one layer shared by all, with the last map in it
-            layers = _package().ablation_layer
+            layers = package.ablation_layer
             cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
         images = images.to(precision(self.model))
         maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
