@@ -1,5 +1,6 @@
 """Run by test_meter.py under torchrun: each measures its share; the first merges and writes."""
 
+import os
 import sys
 
 import torch
@@ -53,6 +54,7 @@ def main(out: str) -> None:
         save_file(results | {name: torch.tensor(fact) for name, fact in facts.items()}, out)
     group.barrier()
     group.destroy_process_group()
+    os._exit(0)  # a thread of gloo may outlive its group and abort the interpreter on its way out
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Run by test_distributed.py under torchrun: pushes, evaluates and trains; the first process writes."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -44,6 +45,7 @@ def main(out: str) -> None:
     if accelerator.is_main_process:
         save_file(results, out)
     leave_group()
+    os._exit(0)  # a thread of gloo may outlive its group and abort the interpreter on its way out
 
 
 if __name__ == "__main__":

@@ -102,4 +102,9 @@ def _usage() -> str:
 
 def script() -> None:
     """Entry point of the console script."""
-    sys.exit(main())
+    code = main()
+    if "RANK" in os.environ:  # under torchrun a thread of gloo may outlive its group and abort the way out
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
