@@ -24,7 +24,8 @@ COMMANDS = {
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
-    "prune": "drop the prototypes whose nearest training images are of other classes",
+    "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
+    "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 
