@@ -39,9 +39,11 @@ def main(words: list[str]) -> None:
 
 
 def absolute(data: DataConfig) -> DataConfig:
-    """With the folder's full path, so that the run can be evaluated from anywhere."""
+    """With the folders' full paths, so that the run can be evaluated from anywhere."""
     kind, _, path = data.data.partition(":")
-    return replace(data, data=f"{kind}:{Path(path).expanduser().resolve()}") if path else data
+    images = f"{kind}:{Path(path).expanduser().resolve()}" if path else data.data
+    cache = str(Path(data.image_cache).expanduser().resolve()) if data.image_cache else ""
+    return replace(data, data=images, image_cache=cache)
 
 
 def run(config: Config, arguments: TrainArguments) -> None:

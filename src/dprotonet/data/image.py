@@ -58,7 +58,7 @@ def read_image(path: str | PathLike[str], *, size: int, crop: Box | None = None)
 
     `crop` is the part to take, in shares of width and height.
     """
-    return decode_image(_contents(path), name=str(path), size=size, crop=crop)
+    return decode_image(contents(path), name=str(path), size=size, crop=crop)
 
 
 def decode_image(data: bytes, *, name: str, size: int, crop: Box | None = None) -> Tensor:
@@ -90,7 +90,7 @@ def image_from_pil(image: Image.Image, *, size: int) -> Tensor:
 
 def read_picture(path: str | PathLike[str], *, longest: int) -> Tensor:
     """The image in a file for people, upright and in proportion: (3, H, W) uint8, no edge above `longest`."""
-    with _opened(_contents(path), str(path)) as image:
+    with _opened(contents(path), str(path)) as image:
         image.draft(None, (longest, longest))
         return picture_from_pil(image, longest=longest)
 
@@ -124,13 +124,14 @@ def read_mask(
     path: str | PathLike[str], *, size: int, rule: MaskRule = shown, crop: Box | None = None
 ) -> Tensor:
     """The truth in a file, (size, size) bool by nearest neighbour; `crop` in shares of width and height."""
-    with _opened(_contents(path), str(path)) as image:
+    with _opened(contents(path), str(path)) as image:
         truth = Image.fromarray(rule(_upright(image)).astype(np.uint8))
         part = None if crop is None else crop.scaled(*truth.size)
         return torch.from_numpy(np.array(truth.resize((size, size), Image.Resampling.NEAREST, box=part)) > 0)
 
 
-def _contents(path: str | PathLike[str]) -> bytes:
+def contents(path: str | PathLike[str]) -> bytes:
+    """The bytes of a file; `UnreadableImage` says why there are none."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
