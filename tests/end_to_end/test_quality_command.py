@@ -30,7 +30,7 @@ def test_quality(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         assert -1 <= item["steadiness"] <= 1
     sizes = [item["size"] for item in content["prototypes"]]
     assert content["size"] == pytest.approx(sum(sizes) / len(sizes))
-    assert main([*words, "--top", "1"]) == 0
+    assert main([*words, "--images", "1", "--top", "1"]) == 0
     assert "steadiness" in capsys.readouterr().out
 
 
