@@ -32,6 +32,8 @@ class DataConfig:
     """Seed of the validation share, of the built-in birds and of augmentation."""
     allow_leaks: bool = False
     """Go on although the same image is in two splits."""
+    image_cache: str = ""
+    """Folder that keeps images at the network's size, so that files are decoded once; any name will do."""
     species: int = 12
     """Number of built-in bird species, 2 to 200."""
     train_per_species: int = 60

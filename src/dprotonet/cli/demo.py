@@ -21,8 +21,8 @@ class DemoArguments:
     """Print one JSON object on stdout and nothing else there."""
     cache: Path | None = None
     """Where to keep backbone features (default: the user's cache folder, or $DPROTONET_CACHE)."""
-    data_: DataConfig = field(default_factory=DataConfig)
-    network_: NetworkConfig = field(default_factory=NetworkConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(
         default_factory=lambda: TrainingConfig(mode="frozen", epochs=20, augmentations=2, workers=2)
     )
@@ -30,7 +30,7 @@ class DemoArguments:
 
 def main(words: list[str]) -> None:
     arguments = parsed(DemoArguments, words, command="demo")
-    rival = arguments.network_.network
+    rival = arguments.network.network
     if rival != "dprotonet":
         raise UserError(f"the demo is of DProtoNet; use dprotonet train --network {rival} --out FOLDER")
     from dprotonet.cli.progress import Reporter, stderr_console
@@ -39,7 +39,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.trainer import Trainer
 
     console = stderr_console()
-    config = Config(arguments.data_, arguments.network_, arguments.training)
+    config = Config(arguments.data, arguments.network, arguments.training)
     trainer = Trainer(config, arguments.out, overwrite=True, cache=arguments.cache or default_cache())
     with Reporter(console) as reporter:
         reporter.watch(trainer.run())

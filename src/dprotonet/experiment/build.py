@@ -18,6 +18,7 @@ from dprotonet.data.birds import bird_splits
 from dprotonet.data.cars import cars_splits
 from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
+from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
@@ -75,6 +76,7 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
             val_fraction=config.val_fraction,
             seed=config.data_seed,
             allow_leaks=config.allow_leaks,
+            cache=ImageCache(Path(config.image_cache).expanduser()) if config.image_cache else None,
             on_progress=on_progress,
         )
         return READERS[kind](Path(path).expanduser(), reading)

@@ -5,16 +5,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from huggingface_hub import ModelHubMixin, snapshot_download
+from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
 from dprotonet.config import Config
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
+from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -203,11 +204,27 @@ class Model(ModelHubMixin):
             (target / name).write_bytes((self.folder / name).read_bytes())
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> "Model":
-        if Path(model_id).is_dir():
-            return cls.load(model_id)
-        known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        return cls.load(snapshot_download(model_id, **{name: hub[name] for name in known if name in hub}))
+    def from_pretrained(  # type: ignore[override]  # a misspelt setting is an error, not passed on
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+        device: str | torch.device | None = None,
+    ) -> "Model":
+        """A model from a run folder, or from the hub by its name `user/model`."""
+        folder = model_folder(
+            pretrained_model_name_or_path,
+            revision=revision,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            token=token,
+        )
+        return cls.load(folder, device=device)
 
 
 def on_device(network: Module, device: str | torch.device | None) -> Module:

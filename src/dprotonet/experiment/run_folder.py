@@ -25,7 +25,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.config import Config, from_tables, read_toml, to_tables
-from dprotonet.data.base import ImageData
+from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
 from dprotonet.files import whole, write_text
 from dprotonet.network import DProtoNet, Network
@@ -171,7 +171,7 @@ class RunFolder:
         """The source images as the network saw them, each once."""
         (self.path / "prototypes").mkdir(exist_ok=True)
         for name, index in {item.image: item.index for item in records}.items():
-            pixels = train[index].image.permute(1, 2, 0).numpy()
+            pixels = image_of(train, index).permute(1, 2, 0).numpy()
             with whole(self.path / name) as temporary:
                 Image.fromarray(pixels).save(temporary, format="PNG")
 

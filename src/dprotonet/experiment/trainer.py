@@ -44,7 +44,7 @@ from dprotonet.training.views import ViewSource
 logger = logging.getLogger(__name__)
 
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
-RESUMABLE = {"epochs", "patience", "workers", "tensorboard"}
+RESUMABLE = {"epochs", "patience", "workers", "image_cache", "tensorboard"}
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,7 @@ def save_checkpoint(folder: Path, engine: Engine, extra: dict[str, Any]) -> None
         "position": asdict(engine.position),
         "optimizer": engine.optimizer is not None,
         "projection": engine.projection is not None,
+        "scaler": _scaler_state(engine),
         "extra": extra,
     }
     write_text(fresh / _STATE, json.dumps(state, indent=1))
@@ -129,12 +130,25 @@ def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
             tensors = load_tensors(folder / _PROJECTION)
             views = int(tensors.pop("views"))
             engine.projection = Projection(**tensors, views=views)
+        _restore_scaler(engine, state.get("scaler", {}))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the checkpoint {folder} is damaged ({error}); start anew with --overwrite"
         ) from None
     engine.position = position
     return extra
+
+
+def _scaler_state(engine: Engine) -> dict[str, float]:
+    """By how much losses are scaled in half precision, and since when; nothing in other precisions."""
+    scaler = engine.accelerator.scaler
+    return {} if scaler is None else dict(scaler.state_dict())
+
+
+def _restore_scaler(engine: Engine, state: dict[str, float]) -> None:
+    """A run that went on without it would overflow for some steps until the scale is small again."""
+    if engine.accelerator.scaler is not None and state:
+        engine.accelerator.scaler.load_state_dict(state)
 
 
 def _projection_tensors(projection: Projection) -> dict[str, Tensor]:
