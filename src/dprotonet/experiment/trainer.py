@@ -30,6 +30,7 @@ from dprotonet.experiment.build import (
     check_data,
     default_cache,
 )
+from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
@@ -68,7 +69,13 @@ class Trainer:
     on_scan: Progress | None = None
 
     def run(self) -> Iterator[Preparing | Event]:
-        """Train to the end. After the first RoundDone the folder can be loaded."""
+        """Train to the end, the folder claimed. After the first RoundDone it can be loaded."""
+        check_config(self.config)
+        with claimed(self.out):
+            yield from self.run_claimed()
+
+    def run_claimed(self) -> Iterator[Preparing | Event]:
+        """The same for a caller who has claimed the folder."""
         check_config(self.config)
         folder = RunFolder(self.out)
         self._check_out(folder)

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
-from filelock import FileLock, Timeout
 
 from dprotonet.config import to_tables
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.plan import Cell, Plan
 from dprotonet.experiment.build import build_splits, default_cache
+from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.evaluation import Evaluation, evaluate_model
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import RunFolder
@@ -64,7 +64,7 @@ class Benchmark:
             place = self.folder / "runs" / cell.folder
             failure = None
             try:
-                with _claimed(place):
+                with claimed(place):
                     for event in self._finish(cell, place):
                         yield Progress(done, total, cell.folder, event)
             except Exception as error:  # one failed run of many is told, and the others go on
@@ -86,7 +86,7 @@ class Benchmark:
         begun = (place / "config.toml").exists()
         trainer = Trainer(cell.config, place, resume=begun, cache=self.cache)
         start = time.perf_counter()
-        yield from trainer.run()
+        yield from trainer.run_claimed()
         result = {
             "config": to_tables(cell.config),
             "seconds": time.perf_counter() - start,
@@ -114,17 +114,6 @@ def _push_changes(run: RunFolder) -> list[float]:
     """How much validation accuracy every push gained or lost."""
     pushes = (item for item in run.read_metrics() if item["event"] == "PushDone")
     return [item["val_after"] - item["val_before"] for item in pushes]
-
-
-def _claimed(place: Path) -> FileLock:
-    """The run for this process alone, until it is finished or the process has died."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{place}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(f"another process is at {place.name}; its result is not in this table") from None
-    return lock
 
 
 def _result(place: Path, cell: Cell) -> dict[str, Any] | None:
