@@ -15,9 +15,13 @@ from filelock import FileLock, Timeout
 from dprotonet.errors import UserError
 
 
+class AlreadyClaimed(UserError):
+    """Another process is at the folder."""
+
+
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder for this process alone; a UserError if another one is at it."""
+    """The folder for this process alone; an error if another one is at it."""
     if os.environ.get("RANK", "0") != "0":  # torchrun's: the main process has claimed for all
         yield
         return
@@ -27,7 +31,7 @@ def claimed(folder: Path) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout:
-        raise UserError(
+        raise AlreadyClaimed(
             f"another process is at {folder}; wait until it has finished or stop it, or name another folder"
         ) from None
     try:
