@@ -59,6 +59,10 @@ READERS: Mapping[str, Callable[[Path, Reading], Splits]] = {
 """The words before the colon of --data, and who reads such a folder."""
 
 
+UNKNOWN_DATA = "unknown"
+"""What an imported run has in place of --data."""
+
+
 def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Splits:
     """`birds`, or a word of READERS and a path, as train, val and test; of a fold where one is named."""
     return _folded(_read_splits(config, on_progress), config)
@@ -103,6 +107,8 @@ def _read_splits(config: DataConfig, on_progress: Progress | None) -> Splits:
             on_progress=on_progress,
         )
         return READERS[kind](Path(path).expanduser(), reading)
+    if config.data == UNKNOWN_DATA:
+        raise UserError("the run was imported and does not know its data; give --data, here or to import")
     if config.data in READERS:
         raise UserError(f"--data {kind}: where is it? use {kind}:PATH with the path of its folder")
     raise UserError(_unknown_data(config.data, kind))
