@@ -54,6 +54,12 @@ def _resnet() -> nn.Module:
     return trunk
 
 
+def _vgg() -> nn.Module:
+    vgg = import_guarded("torchvision.models.vgg")
+    layers: nn.Module = vgg.make_layers(vgg.cfgs["A"])  # without the classifier, which is large
+    return layers
+
+
 class _Inner(nn.Module):
     """The VGG and DenseNet of ProtoPNet keep their layers one name deeper."""
 
@@ -67,7 +73,7 @@ class _Inner(nn.Module):
 
 TRUNKS: dict[str, tuple[Callable[[], nn.Module], int]] = {
     "resnet18": (_resnet, 512),
-    "vgg11": (lambda: _Inner(import_guarded("torchvision.models").vgg11().features), 512),
+    "vgg11": (lambda: _Inner(_vgg()), 512),
     "densenet121": (lambda: _Inner(import_guarded("torchvision.models").densenet121().features), 1024),
 }
 

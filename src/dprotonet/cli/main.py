@@ -30,6 +30,14 @@ COMMANDS = {
 }
 
 
+_GOING_ON = {
+    "train": "; go on with --resume",
+    "benchmark": "; the same command goes on from there",
+    "compare": "; the same command goes on from there",
+}
+"""What to do after Ctrl-C."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 for success, 2 for a user's mistake, 1 for a failed computation or check."""
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -69,9 +77,7 @@ def _guarded(command: str, words: list[str]) -> int:
     except ComputationError as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
-        return _fail(
-            f"{command} was interrupted" + ("; go on with --resume" if command == "train" else ""), 130
-        )
+        return _fail(f"{command} was interrupted{_GOING_ON.get(command, '')}", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `head` does
     except OSError as error:
