@@ -72,6 +72,7 @@ def _curve(run: RunFolder) -> AccuracyCurve | None:
     records = run.read_metrics()
     epochs = [item for item in records if item["event"] == "EpochDone" and item["phase"] != "last"]
     pushes = [item for item in records if item["event"] == "PushDone"]
+    judged = {item["epoch"]: item["val_accuracy"] for item in records if item["event"] == "RoundDone"}
     if not epochs:
         return None
     return AccuracyCurve(
@@ -79,4 +80,5 @@ def _curve(run: RunFolder) -> AccuracyCurve | None:
         [item["val_accuracy"] for item in epochs],
         [item["epoch"] for item in pushes],
         [item["val_after"] for item in pushes],
+        [judged[item["epoch"]] for item in pushes if item["epoch"] in judged],
     )
