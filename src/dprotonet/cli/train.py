@@ -35,7 +35,12 @@ def main(words: list[str]) -> None:
     stored = _stored(words)
     arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
     config = Config(absolute(arguments.data), arguments.network, arguments.training)
-    run(config, arguments)
+    if config.data.folds and not config.data.fold:
+        from dprotonet.cli.folds import cross_validate
+
+        cross_validate(config, arguments)
+    else:
+        run(config, arguments)
 
 
 def absolute(data: DataConfig) -> DataConfig:
@@ -77,10 +82,13 @@ def _stored(words: list[str]) -> Config | None:
     if "--overwrite" in words:
         raise UserError("--resume goes on and --overwrite starts anew; give one of them")
     out = option_value(words, "--out")
-    path = Path(out or "") / "config.toml"
+    place = Path(out or "").expanduser()
+    folds = not (place / "config.toml").is_file() and (place / "fold-1" / "config.toml").is_file()
+    path = place / "fold-1" / "config.toml" if folds else place / "config.toml"
     if out is None or not path.is_file():
         raise UserError(f"--resume: {out or 'no --out'} is not a run folder; start without --resume")
-    return from_tables(Config, read_toml(path), where="")
+    config = from_tables(Config, read_toml(path), where="")
+    return replace(config, data=replace(config.data, fold=0)) if folds else config
 
 
 def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:

@@ -99,7 +99,7 @@ def explain(
     """Each image's prediction with heatmaps of the `top` prototypes that contribute most to it."""
     if top < 1:
         raise UserError(f"top is {top}; at least one prototype has to be explained")
-    model.check_prototypes()
+    model.check_sources()
     decoder = MDM(preset=preset)
     pixels = [model.pixels(image) for image in images]
     predictions = [item for block in _blocks(images, _IMAGES) for item in model.predict_many(block)]

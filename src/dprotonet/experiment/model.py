@@ -108,6 +108,15 @@ class Model(ModelHubMixin):
         """An error where prototypes cannot be asked for, before any work is done."""
         _ = self.prototyped
 
+    def check_sources(self) -> None:
+        """An error where the images that prototypes came from cannot be shown."""
+        self.check_prototypes()
+        if not all(record.image for record in self.prototypes):
+            raise UserError(
+                "this run was imported, the training images of its prototypes are unknown; predict without "
+                "--out tells the class, and dprotonet saliency --method similarity where it looks"
+            )
+
     @property
     def normalise(self) -> Normalise:
         return build_normalise(self.network.encoder.backbone, self.config.network.channels)
@@ -200,7 +209,7 @@ class Model(ModelHubMixin):
         if self.folder is None or self.folder.resolve() == target.resolve():
             return
         (target / "prototypes").mkdir(exist_ok=True)
-        for name in {record.image for record in self.prototypes}:
+        for name in {record.image for record in self.prototypes if record.image}:
             (target / name).write_bytes((self.folder / name).read_bytes())
 
     @classmethod

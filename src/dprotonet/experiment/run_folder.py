@@ -39,7 +39,10 @@ _SOURCE = re.compile(r"prototypes/\d{6,}\.png")
 
 @dataclass(frozen=True)
 class PrototypeRecord:
-    """Where a prototype came from. Its views are variants 0 … views-1 of the source, augmented by `seed`."""
+    """Where a prototype came from. Its views are variants 0 … views-1 of the source, augmented by `seed`.
+
+    Without an `image` the source is unknown (`unknown_source`).
+    """
 
     prototype: int
     class_name: str
@@ -223,11 +226,27 @@ def _checked_classes(classes: object) -> list[str]:
 def _checked_record(number: int, item: dict[str, Any], classes: Sequence[str]) -> PrototypeRecord:
     """A record whose picture lies where we put pictures: never a path that leads out of the folder."""
     record = PrototypeRecord(**item)
-    if not isinstance(record.image, str) or not _SOURCE.fullmatch(record.image):
+    if not isinstance(record.image, str) or (record.image and not _SOURCE.fullmatch(record.image)):
         raise ValueError(f"prototype {number} names the picture {record.image!r}")
     if record.prototype != number or record.class_name not in classes or not isinstance(record.source, str):
         raise ValueError(f"prototype {number} is not in order")
     return record
+
+
+def unknown_source(prototype: int, class_name: str) -> PrototypeRecord:
+    """The record of a prototype whose training image nobody kept."""
+    return PrototypeRecord(
+        prototype=prototype,
+        class_name=class_name,
+        source="unknown",
+        index=-1,
+        image="",
+        region=-1,
+        distance=-1.0,
+        views=0,
+        seed=0,
+        collapsed=False,
+    )
 
 
 def prototype_records(

@@ -28,16 +28,37 @@ _CHECKED_ROWS = 3
 _TOLERANCE = 0.02  # of the largest value: half precision and another batch size, not another image
 
 
+class Rows:
+    """Some rows of an array on disk, and the first `variants` of each, without reading the others."""
+
+    def __init__(self, whole: np.ndarray, rows: Sequence[int], variants: int) -> None:
+        self.whole, self.rows = whole, rows
+        self.shape = (len(rows), variants, *whole.shape[2:])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: tuple[int, int | slice]) -> np.ndarray:
+        found: np.ndarray = self.whole[self.rows[key[0]], key[1]]
+        return found
+
+
 @dataclass(frozen=True)
 class FeatureViews:
     """Cached feature maps (N, 1 + augmentations, D, h, w), served like images."""
 
-    features: np.ndarray
+    features: np.ndarray | Rows
     labels: Sequence[int]
 
     @property
     def augmentations(self) -> int | None:
         return self.features.shape[1] - 1
+
+    def part(self, rows: Sequence[int], augmentations: int) -> "FeatureViews":
+        """Some of the images, with some of their augmentations."""
+        assert isinstance(self.features, np.ndarray)
+        labels = [self.labels[row] for row in rows]
+        return FeatureViews(Rows(self.features, rows, 1 + augmentations), labels)
 
     def __len__(self) -> int:
         return len(self.features)

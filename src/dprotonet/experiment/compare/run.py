@@ -61,10 +61,13 @@ class Comparison:
     folder: Path
     protocol: Protocol = field(default_factory=Protocol)
     limit: int | None = None
+    chosen: tuple[int, ...] = ()
 
     @property
     def indices(self) -> list[int]:
-        """At most `limit` images, drawn from the split; a larger limit has those of a smaller one."""
+        """Those chosen, or else at most `limit` images, drawn; a larger limit has those of a smaller one."""
+        if self.chosen:
+            return sorted(self.chosen)
         drawn = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(0))
         return sorted(drawn[: self.limit].tolist())
 
