@@ -23,6 +23,7 @@ COMMANDS = {
     "sanity": "check that heatmaps change when the network's weights become random",
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
+    "report": "write all about a run into one HTML file that works offline",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prune": "drop the prototypes whose nearest training images are of other classes",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",

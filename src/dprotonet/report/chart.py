@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dprotonet.report.content import Curve
+from dprotonet.report.words import percent
 
 WIDTH, HEIGHT = 720, 320
 LEFT, RIGHT, TOP, BOTTOM = 52, 16, 16, 44  # margins
@@ -72,7 +73,7 @@ def chart(curve: Curve) -> Chart:
         val=line(curve.val),
         dotted=len(curve.epochs) <= DOTTED,
         epochs=tuple(Tick(x(epoch), str(epoch)) for epoch in _named(sorted(set(curve.epochs)))),
-        shares=tuple(Tick(y(share), f"{share:.0%}") for share in _shares(floor)),
+        shares=tuple(Tick(y(share), percent(share, 0)) for share in _shares(floor)),
         pushes=tuple(PushMark(x(push.epoch), y(push.before), y(push.after)) for push in curve.pushes),
         kept=None if curve.kept is None else x(curve.kept),
     )

@@ -68,6 +68,9 @@ class Performance:
     split: str
     data: str
     origin: str  # "measured" for this report, or where else the numbers come from
+    accuracy: float | None
+    balanced_accuracy: float | None
+    auroc: float | None  # of two classes
     figures: tuple[Figure, ...]
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
@@ -258,6 +261,7 @@ class Report:
     about: About
     made: str
     prototyped: bool
+    key: Picture  # what the colours of heatmaps mean
     performance: Performance | None
     curve: Curve | None
     classes: tuple[ClassCards, ...]

@@ -3,14 +3,17 @@
 import base64
 import io
 
+import torch
 from PIL import Image
 from torch import Tensor
 
 from dprotonet.figures import picture
+from dprotonet.figures.overlay import heat
 from dprotonet.report.content import Picture
 
 CARD, CASE, ROW, THUMB, WIDE = 180, 320, 200, 96, 1400  # longest edge in pixels, by where it is shown
 QUALITY = 78
+KEY = (240, 12)  # width and height of the colour key
 
 
 def embedded(image: Tensor, alt: str, *, longest: int) -> Picture:
@@ -26,3 +29,10 @@ def embedded_picture(image: Image.Image, alt: str, *, longest: int) -> Picture:
     shown.save(file, format="WEBP", quality=QUALITY, method=4)
     text = base64.b64encode(file.getvalue()).decode("ascii")
     return Picture(f"data:image/webp;base64,{text}", alt, *shown.size)
+
+
+def colour_key() -> Picture:
+    """The colours of heatmaps from cold to hot."""
+    colours = (255 * heat(torch.linspace(0, 1, KEY[0]).expand(KEY[1], -1))).round().to(torch.uint8)
+    alt = "Colour key: blue was ignored, green and yellow counted a little, red was decisive."
+    return embedded(colours, alt, longest=KEY[0])

@@ -14,13 +14,14 @@ from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, evaluate_images
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import source_images
-from dprotonet.experiment.prototype_facts import PrototypeFacts, stored_facts
+from dprotonet.experiment.prototype_facts import PrototypeFacts, kept_facts, stored_facts
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.telling_images import telling_images
 from dprotonet.report.about import about, described_data
 from dprotonet.report.cases import Places, Studied, case, studied
 from dprotonet.report.comparison import comparison
 from dprotonet.report.content import CaseGroup, Mistakes, Performance, Report
+from dprotonet.report.embed import colour_key
 from dprotonet.report.heatmaps import Heatmaps
 from dprotonet.report.history import history
 from dprotonet.report.mistakes import mistakes
@@ -87,6 +88,7 @@ class _Gathering:
             about=about(self.model, folder=self.folder),
             made=made,
             prototyped=sources is not None,
+            key=colour_key(),
             performance=self._performance(evaluation),
             curve=history(RunFolder(self.folder)),
             classes=() if sources is None else class_cards(self.model, sources, places.sources, facts),

@@ -12,6 +12,7 @@ from dprotonet.figures import confusion_figure
 from dprotonet.metrics.classification import wilson_interval
 from dprotonet.report.content import ClassScore, Figure, Performance, Picture
 from dprotonet.report.embed import WIDE, embedded_picture
+from dprotonet.report.words import percent
 
 TABLE = 30  # so many classes fit into a table of numbers; more are drawn
 
@@ -42,6 +43,9 @@ def _performance(
         split=str(summary["split"]),
         data=data,
         origin=origin,
+        accuracy=summary["accuracy"],
+        balanced_accuracy=summary["balanced_accuracy"],
+        auroc=summary.get("auroc"),
         figures=tuple(_figures(summary, confusion, classes)),
         classes=tuple(_score(number, row, classes) for number, row in enumerate(confusion)),
         confusion=confusion,
@@ -54,16 +58,16 @@ def _figures(
 ) -> list[Figure]:
     total, right = int(summary["images"]), sum(row[place] for place, row in enumerate(confusion))
     low, high = wilson_interval(right, total)
-    surely = f"; with other images of the same kind expect {low:.1%} to {high:.1%}" if total else ""
+    surely = f"; on more images of the same kind likely {percent(low)} to {percent(high)}" if total else ""
     found = [
         Figure(
             "Accuracy",
-            _percent(summary["accuracy"]),
-            f"right on {right} of {total} test images{surely} (95 % interval)",
+            percent(summary["accuracy"]),
+            f"right on {right} of {total} test images{surely} (95\u202f% interval)",
         ),
         Figure(
             "Balanced accuracy",
-            _percent(summary["balanced_accuracy"]),
+            percent(summary["balanced_accuracy"]),
             "mean over classes, so that a rare class counts as much as a common one",
         ),
     ]
@@ -87,15 +91,11 @@ def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[
             said.append(
                 Figure(
                     name.capitalize(),
-                    _percent(summary[name]),
+                    percent(summary[name]),
                     f"share of the images of {subject} that were recognised as such",
                 )
             )
     return said
-
-
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
 
 
 def _score(number: int, row: Sequence[int], classes: Sequence[str]) -> ClassScore:
