@@ -13,8 +13,10 @@ from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
+    from dprotonet.experiment.model import Model
     from dprotonet.report.content import Report
-    from dprotonet.report.wishes import Wishes
+    from dprotonet.report.gather import Progress
+    from dprotonet.report.wishes import AtHand, Wishes
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,14 @@ def main(words: list[str]) -> None:
         _show(content)
 
 
-def written(model: Any, out: Path, wishes: "Wishes", *, on_progress: Any, at_hand: Any = None) -> dict[str, Any]:
+def written(
+    model: "Model",
+    out: Path,
+    wishes: "Wishes",
+    *,
+    on_progress: "Progress",
+    at_hand: "AtHand | None" = None,
+) -> dict[str, Any]:
     """Gather, render and write a report; its path and headline numbers."""
     from datetime import UTC, datetime
 
