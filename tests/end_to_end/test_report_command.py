@@ -67,7 +67,13 @@ def test_mistakes_are_one_line(run: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_a_black_box_is_reported_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = {"species": 2, "train_per_species": 4, "val_per_species": 2, "test_per_species": 3, "image_size": 64}
+    data = {
+        "species": 2,
+        "train_per_species": 4,
+        "val_per_species": 2,
+        "test_per_species": 3,
+        "image_size": 64,
+    }
     training = {"epochs": 2, "warm_epochs": 1, "push_every": 2, "batch_size": 4}
     tables = {"data": data, "network": {"backbone": "timm:test_resnet:none"}, "training": training}
     for _ in Trainer(rival_config("blackbox", tables), tmp_path / "run").run():

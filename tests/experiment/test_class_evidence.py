@@ -22,7 +22,7 @@ def test_contributions_sum_to_every_logit(run_folder: Path) -> None:
         assert found.logit == pytest.approx(float(evidence.logits[0, label]), rel=1e-4)
         assert sorted(item.prototype for item in found.evidence) == list(range(len(model.prototypes)))
         for item in found.evidence:
-            weight = float(model.network.head.weight[label, item.prototype])
+            weight = model.network.head.weight[label, item.prototype].item()
             assert item.contribution == pytest.approx(float(evidence.scores[0, item.prototype]) * weight)
         points = [item.contribution for item in found.evidence]
         assert points == sorted(points, reverse=True)

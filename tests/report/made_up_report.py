@@ -33,7 +33,8 @@ def made_up(classes: int = 3, per_class: int = 2) -> content.Report:
         curve=content.Curve((1, 2, 3), (0.4, 0.6, 0.9), (0.3, 0.5, 0.8), (content.Push(2, 0.5, 0.45),), 3),
         classes=tuple(
             content.ClassCards(
-                name, tuple(card(number * per_class + place, classes * per_class) for place in range(per_class))
+                name,
+                tuple(card(number * per_class + place, classes * per_class) for place in range(per_class)),
             )
             for number, name in enumerate(names)
         ),
@@ -105,7 +106,9 @@ def case(names: list[str], *, right: bool) -> content.Case:
 def comparison() -> content.Comparison:
     column = content.MeasureColumn("deletion", "lower", "mean probability")
     row = content.MeasureRow("mdm", False, (content.MeasureCell("0.123 ± 0.010", True),), "0.50")
-    table = content.MeasureTable("Faithfulness", (column,), (row, replace(row, method="random", control=True)))
+    table = content.MeasureTable(
+        "Faithfulness", (column,), (row, replace(row, method="random", control=True))
+    )
     return content.Comparison("compare", 12, (table,), (content.Fact("class", "predicted"),), (bird(CASE),))
 
 

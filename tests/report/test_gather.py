@@ -190,7 +190,12 @@ def table(model: Model, folder: Path, weights: str | None = None) -> Path:
     folder.mkdir(parents=True)
     cell = {"mean": 0.25, "low": 0.2, "high": 0.3}
     rows = [
-        {"method": method, "images": 5, "seconds": 0.5, "measures": {"deletion": cell, "AD50": cell, "IOU": cell}}
+        {
+            "method": method,
+            "images": 5,
+            "seconds": 0.5,
+            "measures": {"deletion": cell, "AD50": cell, "IOU": cell},
+        }
         for method in ("mdm", "random")
     ]
     content = {"network": "x", "protocol": {"images": 5}, "surely best": {"deletion": "mdm"}, "rows": rows}

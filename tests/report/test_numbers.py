@@ -49,7 +49,7 @@ def test_places_of_the_chart_lie_inside_and_in_order() -> None:
     assert drawn.pushes[0].before < drawn.pushes[0].after
     assert not drawn.dotted
     assert len(drawn.epochs) <= 12
-    assert [tick.text.replace("\u202f", " ") for tick in drawn.shares][0] == "100 %"
+    assert drawn.shares[0].text.replace("\u202f", " ") == "100 %"
 
 
 def test_a_single_epoch_can_be_drawn() -> None:

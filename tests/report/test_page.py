@@ -3,13 +3,14 @@
 import base64
 import hashlib
 import re
+from itertools import pairwise
 
 import pytest
-from report.made_up_report import HOSTILE, black_box, made_up, with_hostile_words
-from report.outline import Outline
 
 from dprotonet.report.content import Report
 from dprotonet.report.page import MARK, render
+from report.made_up_report import HOSTILE, black_box, made_up, with_hostile_words
+from report.outline import Outline
 
 LIMIT = 15_000_000  # bytes
 
@@ -78,7 +79,7 @@ def test_headings_are_in_order(page: str) -> None:
     levels = [int(item.tag[1]) for item in Outline(page).all("h1", "h2", "h3", "h4", "h5", "h6")]
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_every_picture_is_told(page: str) -> None:
@@ -138,7 +139,9 @@ def test_points_add_up_as_they_are_written(full: Outline) -> None:
 
 
 def test_weak_prototypes_are_named(full: Outline) -> None:
-    first, second, third, *_ = [item.text for item in full.all("li") if item.attributes.get("class") == "card"]
+    first, second, third, *_ = [
+        item.text for item in full.all("li") if item.attributes.get("class") == "card"
+    ]
     assert "Looks more like other classes." in first
     assert "The same as prototype 1." in " ".join(first.split())
     assert "Never decides." in second

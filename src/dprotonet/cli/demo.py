@@ -75,7 +75,5 @@ def _report(found: "DemoResults", folder: Path, on_progress: "Progress") -> str:
     }
     wishes = Wishes(sure=1, unsure=1, mistakes=1, top=2)
     at_hand = AtHand(found.splits, found.evaluation, places)
-    content = written(
-        found.model, folder / "report.html", wishes, on_progress=on_progress, at_hand=at_hand
-    )
+    content = written(found.model, folder / "report.html", wishes, on_progress=on_progress, at_hand=at_hand)
     return str(content["report"])

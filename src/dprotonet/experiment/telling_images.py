@@ -35,7 +35,8 @@ def telling_images(
 def _various(order: Iterable[int], kind: dict[int, Hashable]) -> list[int]:
     """The first of every kind in order, then all others."""
     seen: set[Hashable] = set()
-    first, others = [], []
+    first: list[int] = []
+    others: list[int] = []
     for index in order:
         (others if kind[index] in seen else first).append(index)
         seen.add(kind[index])

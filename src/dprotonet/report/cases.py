@@ -1,4 +1,4 @@
-"""Single images explained: what the model said, what speaks for it, and for a mistake what spoke for the truth.
+"""Single images explained: what the model said, what speaks for it, and what spoke for a missed truth.
 
 `Studied` is an image with its prediction; `Places` are heatmaps in images by image and prototype, and in
 sources by prototype. Where a heatmap is missing the row still has its numbers.
@@ -81,9 +81,7 @@ def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *,
         picture=embedded(item.image, f"Test image {item.name} of {truth}.", longest=CASE),
         likely=tuple(Likely(name, share, name == truth) for name, share in shown),
         arguments=tuple(
-            _argument(item, found, places, sources, top=top)
-            for found in item.evidence
-            if sources is not None
+            _argument(item, found, places, sources, top=top) for found in item.evidence if sources is not None
         ),
     )
 
@@ -95,7 +93,9 @@ def _argument(
     shown = found.evidence[:top]
     said = found.label == item.prediction.label
     right = found.label == item.truth
-    role = "what the model said, rightly" if said and right else "what the model said" if said else "the truth"
+    role = (
+        "what the model said, rightly" if said and right else "what the model said" if said else "the truth"
+    )
     return Argument(
         class_name=found.class_name,
         role=role,

@@ -95,7 +95,9 @@ def _table(title: str, measures: Sequence[Measure], content: Mapping[str, Any]) 
         MeasureRow(
             method=str(row["method"]),
             control=row["method"] in CONTROLS,
-            cells=tuple(_cell(row["measures"][m.name], m, best.get(m.name) == row["method"]) for m in measures),
+            cells=tuple(
+                _cell(row["measures"][m.name], m, best.get(m.name) == row["method"]) for m in measures
+            ),
             seconds=_written(row["seconds"], 2),
         )
         for row in content["rows"]

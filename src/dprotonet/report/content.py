@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How a class fared: of its images so many were recognised, and what most of the others were taken for."""
+    """How a class fared: how many images were recognised, and what most others were taken for."""
 
     name: str
     images: int
@@ -123,7 +123,7 @@ class ClassCards:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """This region looks like that region: similarity × weight = points. No place where none was looked for."""
+    """This region looks like that region: similarity × weight = points. A place may be unknown."""
 
     prototype: int
     class_name: str

@@ -61,9 +61,9 @@ def gather(
     """All that a report shows of a model from a run folder; `made` says when."""
     if model.folder is None:
         raise UserError("a report is of a run folder, and this model was not loaded from one")
-    return _Gathering(
-        model, model.folder, wishes, at_hand or AtHand(), on_progress or _in_silence
-    ).report(made)
+    return _Gathering(model, model.folder, wishes, at_hand or AtHand(), on_progress or _in_silence).report(
+        made
+    )
 
 
 def _in_silence(what: str, done: int, total: int) -> None: ...
@@ -122,11 +122,12 @@ class _Gathering:
             return self._without(str(error))
         return splits
 
-    def _without(self, reason: str) -> None:
+    def _without(self, reason: str) -> Splits | None:
         self.missing.append(
-            f"The images that the model was trained and tested on were not read: {reason}. So no test image is "
-            "explained here; dprotonet report RUN --data SPEC reads them from elsewhere."
+            f"The images that the model was trained and tested on were not read: {reason}. So no test "
+            "image is explained here; dprotonet report RUN --data SPEC reads them from elsewhere."
         )
+        return None
 
     def _evaluation(self, test: ImageData) -> Evaluation:
         if self.at_hand.evaluation is not None:
@@ -177,7 +178,7 @@ class _Gathering:
         total = len(self.model.prototypes)
         if found < total:
             self.missing.append(
-                f"Heatmaps of {total - found} of the {total} prototypes: making them takes a few seconds each; "
+                f"Heatmaps of {total - found} of the {total} prototypes: each takes a few seconds to make; "
                 "dprotonet report RUN --heatmaps all makes and keeps them."
             )
 

@@ -22,9 +22,7 @@ class Heatmaps:
     wishes: Wishes
     on_progress: Callable[[str, int, int], None]
 
-    def places(
-        self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]
-    ) -> Places:
+    def places(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
         """Where the images look like their prototypes, and where all prototypes lie in their sources."""
         made = Places({}, {}) if self.wishes.heatmaps == "stored" else self._made(images, known)
         return Places({**known, **made.images}, {**self._sources(made.sources), **made.sources})

@@ -26,13 +26,17 @@ MARK = f'<meta name="generator" content="{GENERATOR}'
 def render(report: Report) -> str:
     """The whole page."""
     style = (files("dprotonet.report") / "templates" / "style.css").read_text(encoding="utf-8")
-    return _environment().get_template("report.html").render(
-        report=report,
-        chart=None if report.curve is None else chart(report.curve),
-        style=Markup(style),  # noqa: S704
-        policy=policy(style),
-        generator=f"{GENERATOR} {__version__}",
-        version=__version__,
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            report=report,
+            chart=None if report.curve is None else chart(report.curve),
+            style=Markup(style),
+            policy=policy(style),
+            generator=f"{GENERATOR} {__version__}",
+            version=__version__,
+        )
     )
 
 
@@ -40,8 +44,7 @@ def policy(style: str) -> str:
     """Pictures from within the page and this very stylesheet; nothing else."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode("ascii")
     return (
-        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     )
 
 

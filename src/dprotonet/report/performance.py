@@ -101,9 +101,7 @@ def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[
 def _score(number: int, row: Sequence[int], classes: Sequence[str]) -> ClassScore:
     others = [(count, -place) for place, count in enumerate(row) if place != number and count]
     times, place = max(others, default=(0, 0))
-    return ClassScore(
-        classes[number], sum(row), row[number], classes[-place] if times else None, times
-    )
+    return ClassScore(classes[number], sum(row), row[number], classes[-place] if times else None, times)
 
 
 def _drawn(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> Picture:

@@ -1,4 +1,4 @@
-"""Every class with its prototypes: source, place in the source, weight, and what training images say of them."""
+"""Every class with its prototypes: source, place in it, weight, and what training images say of them."""
 
 from collections.abc import Mapping, Sequence
 
