@@ -11,7 +11,7 @@ from dprotonet.figures import picture
 from dprotonet.figures.overlay import heat
 from dprotonet.report.content import Picture
 
-CARD, CASE, ROW, THUMB, WIDE = 180, 320, 200, 96, 1400  # longest edge in pixels, by where it is shown
+CARD, CASE, ROW, THUMB, WIDE = 224, 320, 224, 96, 1400  # longest edge in pixels, by where it is shown
 QUALITY = 78
 KEY = (240, 12)  # width and height of the colour key
 
