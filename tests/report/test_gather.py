@@ -175,6 +175,14 @@ def test_data_that_is_gone_is_told_and_other_data_that_is_not_there_is_an_error(
         gather(model, Wishes(data="folder:/no/such/place"), made="today")
 
 
+def test_images_in_two_splits_are_told(model: Model) -> None:
+    leaky = replace(build_splits(model.config.data), leaks=("train/a.png = test/b.png",))
+    evaluation = evaluate_model(model, model.config.data)
+    wishes = Wishes(sure=0, unsure=0, mistakes=0, heatmaps="stored")
+    found = gather(model, wishes, made="today", at_hand=AtHand(leaky, evaluation))
+    assert found.missing[0].startswith("A fair test: 1 image ")
+
+
 def test_a_model_without_a_folder_and_odd_wishes_are_refused(model: Model) -> None:
     bare = Model(model.network, config=model.config, classes=model.classes, prototypes=model.prototypes)
     with pytest.raises(UserError, match="run folder"):

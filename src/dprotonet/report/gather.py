@@ -28,6 +28,7 @@ from dprotonet.report.mistakes import mistakes
 from dprotonet.report.performance import measured, stored
 from dprotonet.report.prototypes import class_cards
 from dprotonet.report.wishes import NO_DATA, AtHand, Wishes
+from dprotonet.report.words import counted
 
 Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
 
@@ -80,6 +81,7 @@ class _Gathering:
 
     def report(self, made: str) -> Report:
         splits = self._splits()
+        self._tell_of_leaks(splits)
         evaluation = None if splits is None else self._evaluation(splits.test)
         chosen = {} if splits is None or evaluation is None else self._studied(splits.test, evaluation)
         sources, places = self._places([item for found in chosen.values() for item in found])
@@ -121,6 +123,13 @@ class _Gathering:
                 raise
             return self._without(str(error))
         return splits
+
+    def _tell_of_leaks(self, splits: Splits | None) -> None:
+        if splits is not None and splits.leaks:
+            self.missing.append(
+                f"A fair test: {counted(len(splits.leaks), 'image')} of one split found again in another, so the "
+                "accuracy may be better than it would be on new images."
+            )
 
     def _without(self, reason: str) -> Splits | None:
         self.missing.append(
