@@ -127,8 +127,8 @@ class _Gathering:
     def _tell_of_leaks(self, splits: Splits | None) -> None:
         if splits is not None and splits.leaks:
             self.missing.append(
-                f"A fair test: {counted(len(splits.leaks), 'image')} of one split found again in another, so the "
-                "accuracy may be better than it would be on new images."
+                f"A fair test: {counted(len(splits.leaks), 'image')} of one split found again in another, so "
+                "the accuracy may be better than it would be on new images."
             )
 
     def _without(self, reason: str) -> Splits | None:
