@@ -25,7 +25,8 @@ COMMANDS = {
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
     "report": "write all about a run into one HTML file that works offline",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
-    "prune": "drop the prototypes whose nearest training images are of other classes",
+    "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
+    "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 
