@@ -122,6 +122,7 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(results["pictures"]) == {"prototypes", "learning curve", "confusion matrix", "explanations"}
     for path in results["pictures"].values():
         assert Image.open(path).width > 200
+    assert "looks like" in Path(results["report"]).read_text(encoding="utf-8")
     assert main([*demo, *TINY]) == 0  # a second demo replaces the first
     assert "linear probe" in capsys.readouterr().out
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
     "import": "make a run folder of the state dict of an original ProtoPNet",
+    "report": "write all about a run into one HTML file that works offline",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
     "prune": "drop prototypes that are named, impure, or nearest to images of other classes",

@@ -165,6 +165,12 @@ def stored_facts(
     return made
 
 
+def kept_facts(model: Model, *, nearest: int = 10) -> tuple[PrototypeFacts, ...] | None:
+    """The facts in the run folder, of whatever data; None where it has none of these weights."""
+    model.check_prototypes()
+    return _read(model, {"weights": tensor_digest(model.network.state_dict()), "nearest": nearest})
+
+
 def _read(model: Model, key: dict[str, Any]) -> tuple[PrototypeFacts, ...] | None:
     """Kept facts of this key; None where there are none, they are of another, or the file is damaged."""
     path = None if model.folder is None else model.folder / FILE
