@@ -21,6 +21,7 @@ TILE = 192  # edge of a picture on a contact sheet
 LINE = 26  # height of its caption
 KEY = 14  # height of the colour key
 COLD, HOT = "ignored", "decisive"  # what the ends of the colour key mean
+TAIL = 9  # letters kept at the end of a caption: fine classes differ there, as Coupe_2012 and Sedan_2012 do
 
 
 def overlay(
@@ -87,7 +88,8 @@ def contact_sheet(images: Tensor, *, columns: int, captions: Sequence[str] | Non
         left, top = MARGIN + column * (TILE + GAP), MARGIN + row * height
         canvas.picture((left, top), image, TILE)
         if captions is not None:
-            canvas.text((left, top + TILE + 19), captions[index], size=SMALL, colour=MUTED, width=TILE)
+            at, caption = (left, top + TILE + 19), captions[index]
+            canvas.text(at, caption, size=SMALL, colour=MUTED, width=TILE, tail=TAIL)
     return canvas.image
 
 
