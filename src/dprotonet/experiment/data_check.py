@@ -120,7 +120,7 @@ def data_sheet(splits: Splits) -> Image.Image:
         for index in _spread(len(data), SHEET_SHARES[name]):
             sample = data[index]
             images.append(sample.image if sample.truth is None else outlined(sample.image, sample.truth))
-            captions.append(f"{name}: {data.classes[sample.label]}")
+            captions.append(f"{data.classes[sample.label]}\n{name}")
     return contact_sheet(torch.stack(images), columns=SHEET_COLUMNS, captions=captions)
 
 

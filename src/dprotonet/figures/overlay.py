@@ -75,21 +75,23 @@ def draw_key(canvas: Canvas, at: tuple[int, int], width: int) -> None:
 
 
 def contact_sheet(images: Tensor, *, columns: int, captions: Sequence[str] | None = None) -> Image.Image:
-    """The images (N, 3, H, W) uint8 in rows of `columns`, each with its caption beneath."""
+    """The images (N, 3, H, W) uint8 in rows of `columns`, each with its caption, of any lines, beneath."""
     if columns < 1:
         raise ValueError(f"columns must be at least 1, not {columns}")
     if captions is not None and len(captions) != len(images):
         raise ValueError(f"{len(captions)} captions for {len(images)} images")
-    height = TILE + (GAP if captions is None else GAP + LINE)
+    lines = [caption.split("\n") for caption in captions or [""] * len(images)]
+    deepest = 0 if captions is None else max(map(len, lines), default=1)
+    height = TILE + GAP + LINE * deepest
     rows = -(-len(images) // columns)
     canvas = Canvas(2 * MARGIN + columns * (TILE + GAP) - GAP, 2 * MARGIN + max(rows * height - GAP, 0))
     for index, image in enumerate(images):
         row, column = divmod(index, columns)
         left, top = MARGIN + column * (TILE + GAP), MARGIN + row * height
         canvas.picture((left, top), image, TILE)
-        if captions is not None:
-            at, caption = (left, top + TILE + 19), captions[index]
-            canvas.text(at, caption, size=SMALL, colour=MUTED, width=TILE, tail=TAIL)
+        for number, line in enumerate(lines[index]):
+            at = (left, top + TILE + 19 + number * LINE)
+            canvas.text(at, line, size=SMALL, colour=MUTED, width=TILE, tail=TAIL)
     return canvas.image
 
 
