@@ -304,6 +304,15 @@ def test_root_without_splits_says_what_it_must_look_like(tmp_path: Path) -> None
     assert "found: nothing" in refusal(tmp_path / "Training")
 
 
+def test_images_without_folders_are_counted_not_listed(tmp_path: Path) -> None:
+    for number in range(12):
+        paint(tmp_path / f"{number:02d}.png")
+    (tmp_path / "notes.txt").write_text("")
+    message = refusal(tmp_path)
+    assert "found: notes.txt, 12 images such as 00.png. Images need a folder for each class" in message
+    assert "11.png" not in message
+
+
 def test_class_folders_directly_in_root(tmp_path: Path) -> None:
     paint(tmp_path / "robin" / "1.png")
     paint(tmp_path / "tit" / "1.png")

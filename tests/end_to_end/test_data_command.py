@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -73,9 +74,25 @@ def test_a_missing_official_file_fails(tmp_path: Path, capsys: pytest.CaptureFix
     assert code == 1
     assert list(content["missing"]) == [str(root / "images"), str(root / "images.txt")]
     assert not (tmp_path / "out").exists()
+    assert "image_class_labels.txt" in content["found"]
     assert main(["data", "check", f"cub:{root}", "--out", str(tmp_path / "out")]) == 1
     shown = capsys.readouterr().out
     assert f"{root / 'images.txt'} (from CUB_200_2011.tgz)" in shown.replace("\n", "")
+    assert f"the folder holds: {', '.join(content['found'])}; " in shown
+
+
+def test_sizes_and_pictures_are_told_as_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(0)
+    for name in [f"{split}/{kind}/{i}.png" for split in ("train", "test") for kind in "ab" for i in range(3)]:
+        paint(tmp_path / "data" / name, random.integers(0, 256, (6, 8, 3), dtype=np.uint8))
+    words = ["data", "check", f"folder:{tmp_path / 'data'}", "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    told = capsys.readouterr().out
+    assert "test: all 8 × 6 pixels; truth for 0 of 6" in told
+    assert f"; images: {tmp_path / 'out' / 'sheet.png'}" in told
+    paint(tmp_path / "data" / "test" / "a" / "large.png", np.zeros((7, 9, 3), dtype=np.uint8))
+    assert main(words) == 0
+    assert "test: 8 × 6 to 9 × 7 pixels, median 8 × 6" in capsys.readouterr().out
 
 
 def test_leaks_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,6 +191,8 @@ def test_contact_sheet() -> None:
     captioned = contact_sheet(pictures(5), columns=3, captions=[LONG] * 5)
     assert captioned.width == plain.width
     assert captioned.height > plain.height
+    two_lines = contact_sheet(pictures(5), columns=3, captions=["a\nb", *"abcd"])
+    assert two_lines.height - captioned.height == captioned.height - plain.height > 0  # every row is as deep
     assert contact_sheet(pictures(0), columns=3).width == plain.width
     with pytest.raises(ValueError, match="2 captions for 5 images"):
         contact_sheet(pictures(5), columns=3, captions=["a", "b"])

@@ -13,12 +13,13 @@ import tyro
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
+from dprotonet.data.problems import some
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dprotonet.experiment.data_check import CheckedData, DataReport
+    from dprotonet.experiment.data_check import CheckedData, DataReport, Sizes
 
 _SHOWN = 10
 _USAGE = "usage: dprotonet data check SPEC [--out DIR] [--json]"
@@ -106,7 +107,12 @@ def _show(report: "DataReport", out: Path | None) -> None:
         if len(names) > _SHOWN:
             console.print(f"  and {len(names) - _SHOWN} more")
     if out is not None:
-        console.print(f"\nall of it: {out / 'check.json'}; images with their truth: {out / 'sheet.png'}")
+        known = any(facts.truth.known for facts in report.splits.values())
+        pictures = "images with their truth" if known else "images"
+        console.print(f"\nall of it: {out / 'check.json'}; {pictures}: {out / 'sheet.png'}")
+    elif report.missing:
+        held = some(report.found) or "nothing"
+        console.print(f"\nthe folder holds: {held}; docs/data.md shows the whole tree")
 
 
 def _show_counts(report: "DataReport", console: "Console") -> None:
@@ -126,14 +132,17 @@ def _show_counts(report: "DataReport", console: "Console") -> None:
 def _show_facts(report: "DataReport", console: "Console") -> None:
     for name, facts in report.splits.items():
         sizes, truth = facts.sizes, facts.truth
-        sides = " to ".join(f"{width:g} × {height:g}" for width, height in (sizes.least, sizes.most))
         known = f"truth for {truth.known} of {facts.images}"
         cover = "" if truth.share is None else f", covering {truth.share:.0%} of the image"
         empty = f", empty in {truth.empty} of {truth.measured} opened" if truth.empty else ""
-        middle = f"{sizes.median[0]:g} × {sizes.median[1]:g}"
-        console.print(f"{name}: {sides} pixels, median {middle}; {known}{empty}{cover}")
+        console.print(f"{name}: {_sides(sizes)}; {known}{empty}{cover}")
         if facts.parts:
             console.print(f"  parts: {', '.join(facts.parts)}")
+
+
+def _sides(sizes: "Sizes") -> str:
+    least, middle, most = (f"{pair[0]:g} × {pair[1]:g}" for pair in (sizes.least, sizes.median, sizes.most))
+    return f"all {most} pixels" if least == most else f"{least} to {most} pixels, median {middle}"
 
 
 def _findings(report: "DataReport") -> Iterable[tuple[str, list[str]]]:

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from dprotonet.data.base import Splits
 from dprotonet.data.duplicates import find_duplicates, report_duplicates
 from dprotonet.data.listed import ListedImages
-from dprotonet.data.problems import SHOWN, some
+from dprotonet.data.problems import some
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile, Progress, scan
 from dprotonet.data.share import drawn_share
@@ -103,9 +103,12 @@ def _listing(root: Path) -> Listing:
 def _layout_message(root: Path) -> str:
     children = _children(root)
     folders = [child for child in children if child.is_dir()]
-    shown = ", ".join(child.name + "/" * child.is_dir() for child in children[:SHOWN]) or "nothing"
-    more = f" and {len(children) - SHOWN} more" if len(children) > SHOWN else ""
-    message = f"{root} must hold {_LAYOUT}; found: {shown}{more}."
+    loose = [child for child in children if child.is_file() and _is_image(child)]
+    others = [child.name + "/" * child.is_dir() for child in children if child not in loose]
+    images = [f"{len(loose)} images such as {loose[0].name}"] if loose else []
+    message = f"{root} must hold {_LAYOUT}; found: {some([*others, *images]) or 'nothing'}."
+    if loose and not folders:
+        message += " Images need a folder for each class, in ROOT/train and in ROOT/test."
     if inner := [folder for folder in folders if (folder / "train").is_dir()]:
         return f"{message} The folder inside has train/: did you mean {inner[0]}?"
     bare = [f.name for f in folders if f.name not in SPLITS and any(map(_is_image, _children(f)))]

@@ -62,6 +62,7 @@ class DataReport:
     data: str
     splits: Mapping[str, SplitFacts] = field(default_factory=dict)
     missing: Mapping[str, str] = field(default_factory=dict)
+    found: Sequence[str] = ()  # what lies in the folder instead, where official files are missing
     absent: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     leaks: Sequence[str] = ()
@@ -88,7 +89,7 @@ def check_data_set(config: DataConfig, on_progress: Progress | None = None) -> C
     try:
         splits = build_splits(replace(config, allow_leaks=True), on_progress)
     except MissingOfficialFile as error:
-        return CheckedData(DataReport(config.data, missing=error.files), None)
+        return CheckedData(DataReport(config.data, missing=error.files, found=_lying_in(config.data)), None)
     report = DataReport(
         config.data,
         splits={name: _facts(data) for name, data in _named(splits).items()},
@@ -98,6 +99,12 @@ def check_data_set(config: DataConfig, on_progress: Progress | None = None) -> C
         problems=dict(splits.problems),
     )
     return CheckedData(report, splits)
+
+
+def _lying_in(data: str) -> tuple[str, ...]:
+    """The names in the folder of KIND:FOLDER, folders with a slash."""
+    root = Path(data.partition(":")[2]).expanduser()
+    return tuple(child.name + "/" * child.is_dir() for child in sorted(root.iterdir()))
 
 
 def save_sheet(splits: Splits, path: Path) -> None:
@@ -113,7 +120,7 @@ def data_sheet(splits: Splits) -> Image.Image:
         for index in _spread(len(data), SHEET_SHARES[name]):
             sample = data[index]
             images.append(sample.image if sample.truth is None else outlined(sample.image, sample.truth))
-            captions.append(f"{name}: {data.classes[sample.label]}")
+            captions.append(f"{data.classes[sample.label]}\n{name}")
     return contact_sheet(torch.stack(images), columns=SHEET_COLUMNS, captions=captions)
 
 

@@ -34,10 +34,12 @@ class Canvas:
         bold: bool = False,
         width: float = math.inf,
         anchor: str = "ls",
+        tail: int = 0,
     ) -> None:
-        """One line of text, cut to `width`; `anchor` is PIL's, by default left on the baseline."""
+        """One line of text, cut to `width` but for its last `tail` characters; `anchor` is PIL's, by default
+        left on the baseline."""
         typeface = font(size, bold)
-        shown = fitted(text, width, typeface)
+        shown = fitted(text, width, typeface, tail=tail)
         self._draw.text(at, shown, fill=colour, font=typeface, anchor=anchor)
 
     def bar(self, start: Point, end: Point, colour: str) -> None:
