@@ -37,13 +37,14 @@ def main(words: list[str]) -> None:
     arguments = parsed(BenchmarkArguments, words, command="benchmark")
     check_out(arguments.out)
     from dprotonet.experiment.benchmark.files import save_benchmark
-    from dprotonet.experiment.benchmark.plan import Plan
+    from dprotonet.experiment.benchmark.plan import Plan, check_places
     from dprotonet.experiment.benchmark.run import Benchmark
     from dprotonet.experiment.build import check_config, default_cache
 
     plan = Plan.read(arguments.plan)
     for cell in plan.cells:
         check_config(cell.config)
+    check_places(plan, arguments.plan.name)
     benchmark = Benchmark(plan, arguments.out, cache=arguments.cache or default_cache())
     benchmark.results()  # a folder of another plan is better found before the work
     failures = _worked(benchmark)
@@ -86,12 +87,15 @@ def _watched(reporter: "Reporter", what: str, steps: "Iterator[Progress]") -> "l
     from dprotonet.training.events import StepDone
 
     failures: dict[Failure, None] = {}
+    reasons: set[str] = set()
     for progress in steps:
         event = progress.event
         note = f"{event.phase} epoch {event.epoch}" if isinstance(event, StepDone) else ""
         reporter.advance(what, progress.done, progress.total, f"{progress.run} {note}")
         if progress.failure is not None and progress.failure not in failures:
             failures[progress.failure] = None
-            told = f"failed: {progress.failure.run}: {progress.failure.reason}"
-            reporter.console.print(told, markup=False, soft_wrap=True)
+            reason = progress.failure.reason
+            told = "for the same reason" if reason in reasons else reason
+            reasons.add(reason)
+            reporter.console.print(f"failed: {progress.failure.run}: {told}", markup=False, soft_wrap=True)
     return list(failures)

@@ -124,6 +124,7 @@ class Trainer:
             raise UserError(f"--resume cannot change {', '.join(changed)}; train into another --out instead")
 
     def _open(self, folder: RunFolder, accelerator: Accelerator) -> None:
+        accelerator.wait_for_everyone()  # every process has looked at the folder before one changes it
         if accelerator.is_main_process:
             if not self.resume:
                 folder.create(overwrite=self.overwrite)

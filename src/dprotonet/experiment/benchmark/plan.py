@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dprotonet.config import Config, read_toml
+from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import check_method
 from dprotonet.experiment.rivals import rival_config
@@ -102,6 +103,23 @@ class Plan:
         names = tuple(row.name for row in rows), tuple(column.name for column in columns)
         title, measures = str(content.get("title", where)), _measures(content, where)
         return cls(title, measures, *names, tuple(cells), _localisation(content, where))
+
+
+def check_places(plan: Plan, where: str) -> None:
+    """Before any work: every backbone has a name that timm knows, and some data is there.
+
+    A plan of which only a part has its data is worth running; the rest is told as failed.
+    """
+    for cell in plan.cells:
+        check_name(BackboneSpec.parse(cell.config.network.backbone).name)
+    data = dict.fromkeys(cell.config.data.data for cell in plan.cells)
+    paths = {spec: Path(spec.partition(":")[2]).expanduser() for spec in data}
+    if not any(path.is_dir() for path in paths.values()):  # birds have no path, which is this folder
+        some = ", ".join(str(path) for path in paths.values())
+        raise UserError(
+            f"{where}: no data of the plan is there: {some}; change data.data in the plan, "
+            "or run the command where these paths lead somewhere"
+        )
 
 
 def _changes(content: Mapping[str, Any], kind: str, where: str) -> list[Change]:
