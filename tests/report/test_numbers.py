@@ -5,6 +5,7 @@ import torch
 
 from dprotonet.report.chart import HEIGHT, WIDTH, chart
 from dprotonet.report.content import Argument, Curve, EvidenceRow, Push
+from dprotonet.report.embed import card_edge
 from dprotonet.report.prototypes import whereabouts
 from dprotonet.report.words import counted, percent, points
 from report.made_up_report import bird
@@ -28,6 +29,10 @@ def test_a_share_is_never_rounded_to_certainty(share: float | None, written: str
 def test_words() -> None:
     assert (points(-0.004), points(1.005), points(-2)) == ("0.00", "+1.00", "−2.00")
     assert (counted(1, "image"), counted(1200, "image")) == ("1 image", "1,200 images")
+
+
+def test_pictures_shrink_where_there_are_many() -> None:
+    assert [card_edge(count) for count in (250, 400, 401, 2000)] == [224, 224, 144, 96]
 
 
 def test_the_rest_makes_rounded_numbers_add_up() -> None:

@@ -31,6 +31,11 @@ def embedded_picture(image: Image.Image, alt: str, *, longest: int) -> Picture:
     return Picture(f"data:image/webp;base64,{text}", alt, *shown.size)
 
 
+def card_edge(prototypes: int) -> int:
+    """Longest edge of the pictures of so many prototypes, such that the page can still be mailed."""
+    return CARD if prototypes <= 400 else 144 if prototypes <= 1000 else THUMB
+
+
 def colour_key() -> Picture:
     """The colours of heatmaps from cold to hot."""
     colours = (255 * heat(torch.linspace(0, 1, KEY[0]).expand(KEY[1], -1))).round().to(torch.uint8)

@@ -10,7 +10,7 @@ from dprotonet.experiment.prototype_facts import PrototypeFacts
 from dprotonet.experiment.run_folder import PrototypeRecord
 from dprotonet.figures import overlay
 from dprotonet.report.content import ClassCards, Picture, PrototypeCard
-from dprotonet.report.embed import CARD, embedded
+from dprotonet.report.embed import card_edge, embedded
 
 
 def class_cards(
@@ -23,11 +23,12 @@ def class_cards(
     owner = model.prototyped.prototype_class.cpu()
     weights = model.prototyped.head.weight.detach().cpu()[owner, torch.arange(len(owner))].tolist()
     fired = sum(item.fires for item in facts) if facts is not None else 0
+    edge = card_edge(len(owner))
     cards = [
         _card(
             record,
             weights[number],
-            _pictures(record, sources[number], heatmaps.get(number)),
+            _pictures(record, sources[number], heatmaps.get(number), edge),
             None if facts is None else facts[number],
             fired,
         )
@@ -44,13 +45,13 @@ def _weightiest_first(cards: Sequence[PrototypeCard], numbers: Sequence[int]) ->
 
 
 def _pictures(
-    record: PrototypeRecord, source: Tensor, heatmap: Tensor | None
+    record: PrototypeRecord, source: Tensor, heatmap: Tensor | None, edge: int
 ) -> tuple[Picture, Picture | None]:
-    plain = embedded(source, f"Training image {record.source} of {record.class_name}.", longest=CARD)
+    plain = embedded(source, f"Training image {record.source} of {record.class_name}.", longest=edge)
     if heatmap is None:
         return plain, None
     alt = f"The same image, coloured: the prototype lies {whereabouts(heatmap)}."
-    return plain, embedded(overlay(source, heatmap), alt, longest=CARD)
+    return plain, embedded(overlay(source, heatmap), alt, longest=edge)
 
 
 def whereabouts(heatmap: Tensor) -> str:
