@@ -1,4 +1,4 @@
-"""The threshold from which on an image is strange: the quantile's arithmetic, and that it keeps its promise."""
+"""The threshold from which on an image is strange: the quantile's arithmetic, and its promise kept."""
 
 import math
 

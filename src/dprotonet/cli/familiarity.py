@@ -1,4 +1,4 @@
-"""`dprotonet familiarity`: from when on an image is like nothing a run knows; training does this by itself."""
+"""`dprotonet familiarity`: from when on an image is like nothing a run knows; training does it by itself."""
 
 import json
 import sys
