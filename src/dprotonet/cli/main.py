@@ -26,6 +26,7 @@ COMMANDS = {
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prune": "drop the prototypes whose nearest training images are of other classes",
     "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
+    "export": "write a run as ONNX or for torch.export, with its evidence",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 

@@ -59,6 +59,30 @@ class Prediction:
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
 
 
+def prediction_of(
+    name: str,
+    logits: Tensor,
+    evidence: tuple[EvidenceItem, ...],
+    *,
+    classes: Sequence[str],
+    distance: float | None = None,
+) -> Prediction:
+    """The prediction of the image `name` from its logits (C,) and what every prototype says for its class."""
+    label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
+    said = math.fsum(item.contribution for item in evidence)
+    return Prediction(
+        name=name,
+        class_name=classes[label],
+        label=label,
+        probability=float(probabilities[label]),
+        probabilities=dict(zip(classes, probabilities.tolist(), strict=True)),
+        logit=said if evidence else float(logits[label]),
+        evidence=evidence,
+        familiar=None if distance is None else distance <= 1,
+        distance=distance,
+    )
+
+
 class Model(ModelHubMixin):
     """Predicts with reasons. `save_pretrained` and `from_pretrained` follow huggingface_hub."""
 
@@ -136,7 +160,10 @@ class Model(ModelHubMixin):
             return []
         if isinstance(self.network, BlackBox):
             rows = self.network(self.inputs(images)).cpu().double()
-            return [self._prediction(image, row, ()) for image, row in zip(images, rows, strict=True)]
+            return [
+                prediction_of(name_of(image), row, (), classes=self.classes)
+                for image, row in zip(images, rows, strict=True)
+            ]
         evidence = self.network.evidence(self.inputs(images))
         logits, scores, region = (
             evidence.logits.cpu().double(),
@@ -147,7 +174,8 @@ class Model(ModelHubMixin):
         found = []
         for row, image in enumerate(images):
             items = self._evidence(int(logits[row].argmax()), scores[row], region[row])
-            found.append(self._prediction(image, logits[row], items, distance=far[row]))
+            name = name_of(image)
+            found.append(prediction_of(name, logits[row], items, classes=self.classes, distance=far[row]))
         return found
 
     def _strangeness(self, distances: Tensor) -> Sequence[float | None]:
@@ -185,28 +213,6 @@ class Model(ModelHubMixin):
             )
         ]
         return tuple(sorted(items, key=lambda item: -item.contribution))
-
-    def _prediction(
-        self,
-        image: ImageLike,
-        logits: Tensor,
-        evidence: tuple[EvidenceItem, ...],
-        *,
-        distance: float | None = None,
-    ) -> Prediction:
-        label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
-        said = math.fsum(item.contribution for item in evidence)
-        return Prediction(
-            name=name_of(image),
-            class_name=self.classes[label],
-            label=label,
-            probability=float(probabilities[label]),
-            probabilities=dict(zip(self.classes, probabilities.tolist(), strict=True)),
-            logit=said if evidence else float(logits[label]),
-            evidence=evidence,
-            familiar=None if distance is None else distance <= 1,
-            distance=distance,
-        )
 
     # ── huggingface_hub ──
 
