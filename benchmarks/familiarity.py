@@ -3,8 +3,9 @@
     python benchmarks/familiarity.py --run RUN --unknown folder:PATH birds PATH …
 
 Known are the test images of the run's data (or of --data); unknown are those of other data sets, folders of
-images without classes, and kinds of images made here, so that it works anywhere: noise, flat, clouds, and the
-known images cut into tiles and shuffled. Without --run a small run on the birds is trained first.
+images without classes, and kinds of images made here, so that it works anywhere: noise, flat, clouds, the
+known images cut into tiles and shuffled; for the birds also their scenes without a bird, and other species.
+Without --run a small run on the birds is trained first.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from torch.nn.functional import interpolate
 
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.base import ImageData
+from dprotonet.data.birds import Birds
+from dprotonet.data.birds.species import MOST
 from dprotonet.data.folder import loose_images
 from dprotonet.experiment.api import train
 from dprotonet.experiment.build import build_splits
@@ -75,6 +78,23 @@ def unknown_images(name: str, size: int, count: int) -> list[Tensor]:
     return spread(loose_images(name, size=size), count)
 
 
+def near_kinds(known: ImageData, count: int) -> dict[str, list[Tensor]]:
+    """The hard ones, where the known are built-in birds: their scenes without a bird, other species."""
+    if not isinstance(known, Birds):
+        return {}
+    own = len(known.species)
+    more = Birds(
+        species=min(2 * own, MOST), per_species=count, split="test", seed=known.seed, size=known.size
+    )
+    others = range(own, len(more.species))
+    return {
+        "known scenes, no bird": [known.background(index) for index in range(min(count, len(known)))],
+        "birds of other species": [
+            more.render(number, species=others[number % len(others)]).image for number in range(count)
+        ],
+    }
+
+
 def far(model: Model, images: Sequence[Tensor]) -> Tensor:
     found = [
         item for start in range(0, len(images), 30) for item in model.predict_many(images[start : start + 30])
@@ -113,6 +133,7 @@ def measured(model: Model, options: argparse.Namespace) -> dict[str, object]:
     images = spread(splits.test, options.images)
     known, size = far(model, images), model.config.data.image_size
     kinds = made_up(images, min(options.images, options.made_up))
+    kinds |= near_kinds(splits.test, options.images)
     kinds |= {name: unknown_images(name, size, options.images) for name in options.unknown}
     rows = {}
     for name, strange in kinds.items():

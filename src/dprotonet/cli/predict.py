@@ -102,8 +102,8 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
 
 def _warning(item: "Prediction") -> str:
     return (
-        f"careful: nothing here looks like what this run knows ({item.distance:.2f} times as far from every "
-        "prototype as familiar images get), so the class may mean nothing"
+        "careful: nothing here looks like what this run knows; its nearest prototype is "
+        f"{item.distance:.2f} times as far as the limit for known images, so the class may mean nothing"
     )
 
 

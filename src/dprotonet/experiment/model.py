@@ -18,6 +18,7 @@ from dprotonet.experiment.build import build_network, build_normalise, check_con
 from dprotonet.experiment.familiarity import Familiarity, stored_familiarity
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
+from dprotonet.figures.prediction_html import PointsRow, prediction_html
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.checkpoint import load_weights
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from dprotonet.interpretation.mdm import Preset
 
 Module = TypeVar("Module", bound=nn.Module)
+
+_LIKELY = 3  # classes named in a notebook
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,26 @@ class Prediction:
     evidence: tuple[EvidenceItem, ...]  # of every prototype, the largest contribution first
     familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the class, and the points that make its logit."""
+        return prediction_html(
+            self.class_name,
+            caption=Path(self.name).name,
+            probabilities=sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_LIKELY],
+            rows=[
+                PointsRow(
+                    f"{item.class_name} #{item.prototype}",
+                    item.source,
+                    item.similarity,
+                    item.weight,
+                    item.contribution,
+                )
+                for item in self.evidence
+            ],
+            logit=self.logit,
+            distance=self.distance,
+        )
 
 
 def prediction_of(
