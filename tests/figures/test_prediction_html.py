@@ -1,4 +1,4 @@
-"""What a notebook shows of a prediction: numbers that add up, nothing that runs, words for what colour says."""
+"""What a notebook shows of a prediction: points that add up, nothing that runs, words for every colour."""
 
 import re
 from html.parser import HTMLParser

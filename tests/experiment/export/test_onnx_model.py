@@ -1,6 +1,9 @@
 """An exported model predicts as the run does, and its heatmaps are found by asking only."""
 
+import contextlib
+import io
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -123,3 +126,19 @@ def test_without_onnxruntime(exported: Exported, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(dp.UserError, match=r"pip install 'dprotonet\[onnx\]'"):
         OnnxModel.load(exported.onnx)
+
+
+def test_the_python_of_the_page_runs(
+    exported: Exported, picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "export.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "birds.onnx").write_bytes(exported.onnx.read_bytes())
+    (tmp_path / "bird.png").write_bytes(picture.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    wanted = untrained("spatial").predict(picture)
+    assert printed.getvalue().splitlines()[0] == wanted.class_name
+    assert ("nothing here looks like" in printed.getvalue()) is (wanted.familiar is False)
