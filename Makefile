@@ -36,7 +36,7 @@ tables: .venv/base.stamp ## the paper's tables on the built-in birds, into docs/
 	@for plan in configs/quick/*.toml; do \
 		$(BIN)/dprotonet benchmark $$plan --out runs/tables/$$(basename $$plan .toml) || exit 1; done
 	@{ printf '# Tables on the built-in birds\n\nMade by `make tables`: every plan of configs/quick.\n\n'; \
-		cat runs/tables/*/table.md; } > docs/tables-quick.md.tmp && mv docs/tables-quick.md.tmp docs/tables-quick.md
+		cat runs/tables/*/table.md runs/tables/*/localisation.md; } > docs/tables-quick.md.tmp && mv docs/tables-quick.md.tmp docs/tables-quick.md
 
 clean: ## remove the environment and caches
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -14,15 +14,19 @@ def say(text: str) -> None:
 
 
 def alternating_seconds(
-    steps: dict[str, Callable[[], object]], *, repeats: int, warm_up: int = 1
+    steps: dict[str, Callable[[], object]],
+    *,
+    repeats: int,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of each step, taken in turns, so that a busy machine slows all of them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(warm_up + repeats):
         for name, step in steps.items():
-            start = time.perf_counter()
+            start = clock()
             step()
-            elapsed = time.perf_counter() - start
+            elapsed = clock() - start
             say(f"{name}: {elapsed:.2f} s{' (warm-up)' if turn < warm_up else ''}")
             if turn >= warm_up:
                 seconds[name].append(elapsed)

@@ -1,8 +1,10 @@
 """Small networks and data sets that tests share; nothing here needs a download."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -55,6 +57,28 @@ class Remembered:
 
     def __getitem__(self, index: int) -> Sample:
         return self.samples[index]
+
+
+class DrawnOnce(Birds):
+    """The built-in birds, of which a process draws each picture once: a training of tests draws hundreds."""
+
+    drawn: ClassVar[dict[tuple[object, ...], Sample]] = {}
+
+    def render(self, index: int, *, species: int) -> Sample:
+        position = self.position(index)
+        key = (self.seed, self.split, self.size, position, species)
+        if key not in self.drawn:
+            self.drawn[key] = super().render(position, species=species)
+        kept = self.drawn[key]
+        return replace(kept, image=kept.image.clone())  # the reader's own, as ever
+
+
+@pytest.fixture(scope="session", autouse=True)
+def commands_draw_birds_once() -> Iterator[None]:
+    """For data sets by name; tests of the drawing make their own `Birds`."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dprotonet.data.birds.dataset.Birds", DrawnOnce)
+        yield
 
 
 @cache

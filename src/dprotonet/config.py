@@ -30,8 +30,14 @@ class DataConfig:
     """Share of the training images set aside for validation where the data has no split of its own."""
     data_seed: int = 0
     """Seed of the validation share, of the built-in birds and of augmentation."""
+    folds: int = 0
+    """Cross-validate: divide training and validation images into so many parts, each once for validation."""
+    fold: int = 0
+    """Train this fold alone, 1 to --folds (0: each in turn, into --out/fold-1 …)."""
     allow_leaks: bool = False
     """Go on although the same image is in two splits."""
+    image_cache: str = ""
+    """Folder that keeps images at the network's size, so that files are decoded once; any name will do."""
     species: int = 12
     """Number of built-in bird species, 2 to 200."""
     train_per_species: int = 60

@@ -1,6 +1,7 @@
 """Files that are whole or not there: written under a temporary name, then renamed."""
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,10 @@ from pathlib import Path
 def whole(path: Path) -> Iterator[Path]:
     """A temporary name beside `path` to write to; on success it takes the place of `path`.
 
-    The folder is made if need be. Two processes may write the same file: the later one wins.
+    The folder is made if need be. Many processes and threads may write the same file: the last one wins.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
         os.replace(temporary, path)

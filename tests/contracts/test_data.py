@@ -10,11 +10,12 @@ import pytest
 import torch
 from PIL import Image
 
-from dprotonet.data.base import ImageData
+from dprotonet.data.base import ImageData, image_of
 from dprotonet.data.birds import Birds
 from dprotonet.data.cars import cars_splits
 from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
+from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
@@ -31,6 +32,11 @@ def folder(root: Path, size: int) -> ImageData:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(random.integers(0, 256, (20, 30, 3), dtype=np.uint8)).save(path)
     return folder_splits(root, Reading(size=size)).train
+
+
+def cached_folder(root: Path, size: int) -> ImageData:
+    folder(root, size)
+    return folder_splits(root, Reading(size=size, cache=ImageCache(root / "cache"))).train
 
 
 def birds(root: Path, size: int) -> ImageData:
@@ -72,7 +78,9 @@ def palm(root: Path, size: int) -> ImageData:
     return palm_splits(once(make_palm, root), Reading(size=size)).train
 
 
-@pytest.fixture(params=[folder, birds, cub, cub_cropped, cars, car_folders, rsna, rsna_png, palm])
+@pytest.fixture(
+    params=[folder, cached_folder, birds, cub, cub_cropped, cars, car_folders, rsna, rsna_png, palm]
+)
 def maker(request: pytest.FixtureRequest) -> Maker:
     made: Maker = request.param
     return made
@@ -121,6 +129,10 @@ def test_same_index_same_bytes(data: ImageData) -> None:
     backwards = [data[index].image for index in reversed(range(len(data)))][::-1]
     assert all(torch.equal(one, other) for one, other in zip(forwards, backwards, strict=True))
     assert len({image.numpy().tobytes() for image in forwards}) == len(data)
+
+
+def test_the_image_alone_is_that_of_the_sample(data: ImageData) -> None:
+    assert all(torch.equal(image_of(data, index), data[index].image) for index in range(len(data)))
 
 
 def test_changing_a_sample_leaves_the_data_alone(data: ImageData) -> None:

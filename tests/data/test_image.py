@@ -201,6 +201,69 @@ def test_large_jpeg_is_never_decoded_in_full(tmp_path: Path, monkeypatch: pytest
     assert decoded == [(200, 200), (199, 199)]
 
 
+def textured(width: int, height: int) -> Image.Image:
+    """Waves of many lengths and edges, as a photograph has."""
+    across, down = np.meshgrid(np.linspace(0, 1, width), np.linspace(0, 1, height))
+    waves = [np.sin(20 * across**2 + 9 * down), np.cos(31 * down - 7 * across), np.sin(60 * across * down)]
+    pixels = 127 + 70 * np.stack(waves, axis=-1)
+    pixels[(across - 0.8) ** 2 + (down - 0.85) ** 2 < 0.01] = (250, 20, 20)
+    return Image.fromarray(pixels.astype(np.uint8))
+
+
+def full_decode(path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> np.ndarray:
+    with monkeypatch.context() as patch:
+        patch.setattr("PIL.JpegImagePlugin.JpegImageFile.draft", lambda *_: None)
+        return read_image(path, **settings).numpy().astype(int)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("crop", [None, Box(0.05, 0.3, 0.95, 0.98), Box(0.5, 0.0, 1.0, 0.6)])
+def test_reduced_decode_is_the_full_decode_to_the_pixel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orientation: int, crop: Box | None
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    textured(905, 529).save(tmp_path / "a.jpg", quality=95, exif=exif)  # one and three more than whole eights
+    reduced = read_image(tmp_path / "a.jpg", size=50, crop=crop).numpy().astype(int)
+    gap = np.abs(reduced - full_decode(tmp_path / "a.jpg", monkeypatch, size=50, crop=crop))
+    assert gap.any()  # it was reduced
+    assert gap.mean() < 1.0
+    assert np.percentile(gap, 99) <= 8
+
+
+def test_reduced_decode_of_cmyk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    textured(809, 803).convert("CMYK").save(tmp_path / "a.jpg", quality=95)
+    reduced = read_image(tmp_path / "a.jpg", size=60).numpy().astype(int)
+    gap = np.abs(reduced - full_decode(tmp_path / "a.jpg", monkeypatch, size=60))
+    assert gap.any()
+    assert gap.mean() < 1.0
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.3, 0.07])
+def test_a_crop_is_never_decoded_smaller_than_it_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orientation: int, share: float
+) -> None:
+    boxes: list[Box] = []
+    resize = Image.Image.resize
+
+    def watched(image: Image.Image, size: Any, how: Any, box: Box) -> Image.Image:
+        boxes.append(box)
+        return resize(image, size, how, box)
+
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    textured(1601, 900).save(tmp_path / "a.jpg", exif=exif)
+    monkeypatch.setattr(Image.Image, "resize", watched)
+    read_image(tmp_path / "a.jpg", size=40, crop=Box(0.0, 0.0, share, 1.0))
+    (box,) = boxes
+    stored = (1601, 900) if orientation == 1 else (900, 1601)
+    needed = min(stored[0] * share / 40, stored[1] / 40)  # how often the square fits into the original crop
+    scale = next(s for s in (8, 4, 2, 1) if s <= max(needed, 1))
+    assert box.right - box.left == pytest.approx(stored[0] * share / scale)
+    assert box.bottom - box.top == pytest.approx(stored[1] / scale)
+
+
 @pytest.mark.parametrize(
     ("size", "shown"),
     [((40, 20), (20, 40)), ((4000, 2000), (50, 100)), ((2000, 4000), (100, 50)), ((5000, 1), (1, 100))],

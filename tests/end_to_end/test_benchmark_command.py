@@ -123,7 +123,7 @@ def test_what_is_finished_is_not_trained_again(
     failures = json.loads(captured.out)["failures"]
     assert len(failures) == 2
     assert "fewer than its 9 prototypes" in failures[0]["reason"]
-    assert "2 of 4 runs failed" in captured.err
+    assert "2 of 4 runs are finished, 2 things failed" in captured.err
 
 
 def test_a_run_that_another_process_is_at_is_left_to_it(plan: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The commands as a user types them: what they print, what they leave, how they fail."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,7 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert set(results["pictures"]) == {"prototypes", "learning curve", "confusion matrix", "explanations"}
     for path in results["pictures"].values():
         assert Image.open(path).width > 200
+    assert "looks like" in Path(results["report"]).read_text(encoding="utf-8")
     assert main([*demo, *TINY]) == 0  # a second demo replaces the first
     assert "linear probe" in capsys.readouterr().out
 
@@ -203,3 +205,14 @@ def test_help_is_quick_and_the_script_is_installed() -> None:
     result = subprocess.run([script, "--help"], capture_output=True, text=True, check=False)
     assert result.returncode == 0
     assert "predict" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["train", "demo"])
+def test_help_groups_options_by_the_tables_of_a_config(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code in (0, None)
+    titles = re.findall(r"^\W*(\w+) options\W*$", capsys.readouterr().out, re.MULTILINE)
+    assert titles == ["data", "network", "training"]

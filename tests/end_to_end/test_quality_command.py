@@ -30,7 +30,7 @@ def test_quality(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         assert -1 <= item["steadiness"] <= 1
     sizes = [item["size"] for item in content["prototypes"]]
     assert content["size"] == pytest.approx(sum(sizes) / len(sizes))
-    assert main([*words, "--top", "1"]) == 0
+    assert main([*words, "--images", "1", "--top", "1"]) == 0
     assert "steadiness" in capsys.readouterr().out
 
 
@@ -41,17 +41,17 @@ def test_twins_are_named_and_without_noise_all_is_steady(run_folder: Path) -> No
     with torch.no_grad():
         vectors[1] = vectors[0]
     found = QualityCheck(model, data, images=1, top=2, noise=0.0, preset=QUICK).run()
+    label_of = {name: label for label, name in enumerate(model.classes)}
     twins = {item.prototype: item.twins for item in found}
     assert (twins[0], twins[1]) == ((1,), (0,))
     assert quality_summary(found)["prototypes with a twin"] >= 2
     for item in found:
         assert item.steadiness == pytest.approx(1.0)
         assert item.stability in (None, 1.0)
-        assert (
-            item.part is None
-            or item.part in data[0].parts
-            or any(item.part in data[i].parts for i in range(4))
-        )
+        (only,) = [one for one in map(data.__getitem__, range(4)) if one.label == label_of[item.class_name]]
+        assert item.part is not None
+        assert only.parts[item.part].any()  # a part that the one image shows
+        assert item.consistency in (0.0, 1.0)
 
 
 MISTAKES = [

@@ -106,6 +106,7 @@ def test_fewer_images_than_prototypes_is_an_error(tmp_path: Path) -> None:
 def test_what_a_resumed_run_may_change() -> None:
     config = tiny_config()
     assert changed_keys(config, tiny_config(epochs=8, workers=1)) == []
+    assert changed_keys(config, replace(config, data=replace(config.data, image_cache="kept"))) == []
     assert changed_keys(config, tiny_config(batch_size=9)) == ["batch_size"]
 
 

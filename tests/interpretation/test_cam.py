@@ -8,6 +8,7 @@ import torch
 from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
+from dprotonet.errors import UserError
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.nodes import ClassNode
 
@@ -99,3 +100,23 @@ def test_a_map_after_a_relu_is_taken_where_there_is_one() -> None:
     (chosen,) = CAM(model, "gradcam").explain(IMAGES[:1], ClassNode(model, [1]))
     (expected,) = CAM(model, "gradcam", layer=model.features[1]).explain(IMAGES[:1], ClassNode(model, [1]))
     assert torch.allclose(chosen.raw, expected.raw)
+
+
+def test_a_stem_sees_an_ablated_image_once(model: Net) -> None:
+    stem = next(layer for layer in model.modules() if isinstance(layer, nn.Conv2d))
+    node, layer = ClassNode(model, [0, 3]), rectifier(model)
+    plain = CAM(model, "ablationcam", batch=4, layer=layer).explain(IMAGES, node)
+    known = CAM(model, "ablationcam", batch=4, layer=layer, stem=stem).explain(IMAGES, node)
+    assert "forward" not in vars(stem)
+    assert all(torch.equal(one.raw, other.raw) for one, other in zip(plain, known, strict=True))
+    assert [item.passes.forward for item in known] == [1, 1]
+    assert plain[0].passes.forward > 4
+
+
+def test_a_stem_that_fails_comes_back_as_it_was(model: Net) -> None:
+    stem = next(layer for layer in model.modules() if isinstance(layer, nn.Conv2d))
+    own = stem.forward
+    vars(stem)["forward"] = own  # as some packages wrap a module
+    with pytest.raises(UserError, match="no class 99"):
+        CAM(model, "ablationcam", batch=4, stem=stem).explain(IMAGES, ClassNode(model, [0, 99]))
+    assert vars(stem)["forward"] is own

@@ -17,6 +17,7 @@ from dprotonet.metrics.classification import (
     recall_per_class,
     sensitivity,
     specificity,
+    wilson_interval,
 )
 
 CLASSES = 5
@@ -117,3 +118,18 @@ def test_without_others_specificity_is_unknown_and_a_class_that_is_not_there_is_
             sensitivity(torch.eye(2), wrong)
         with pytest.raises(ValueError, match="the classes are 0 to 1"):
             specificity(torch.eye(2), wrong)
+
+
+@pytest.mark.parametrize(
+    ("right", "total", "low", "high"), [(8, 10, 0.4902, 0.9433), (0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0)]
+)
+def test_wilson_interval_by_its_quadratic(right: int, total: int, low: float, high: float) -> None:
+    """Its ends are the shares p for which the observed share lies just z standard errors away."""
+    found = wilson_interval(right, total)
+    assert found == pytest.approx((low, high), abs=1e-4)
+    for p in found:
+        assert (right / total - p) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / total, abs=1e-9)
+
+
+def test_wilson_interval_of_nothing() -> None:
+    assert all(math.isnan(end) for end in wilson_interval(0, 0))

@@ -4,13 +4,19 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import ComputationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dprotonet.cli.progress import Reporter
+    from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress
 
 
 @dataclass(frozen=True)
@@ -40,33 +46,52 @@ def main(words: list[str]) -> None:
         check_config(cell.config)
     benchmark = Benchmark(plan, arguments.out, cache=arguments.cache or default_cache())
     benchmark.results()  # a folder of another plan is better found before the work
-    failures = _run(benchmark)
+    failures = _worked(benchmark)
     content = {**save_benchmark(benchmark), "failures": [failure._asdict() for failure in failures]}
     if arguments.json:
         json.dump(content, sys.stdout, ensure_ascii=False)
         print()
     else:
-        print((arguments.out / "table.md").read_text(encoding="utf-8"))
-        for kind, path in content["files"].items():
-            print(f"{kind}: {path}")
+        _show(content, arguments.out)
     if failures:
         raise ComputationError(
-            f"{len(failures)} of {len(plan.cells)} runs failed; the first: {failures[0].run}"
+            f"{content['finished']} of {content['runs']} runs are finished, {len(failures)} things failed; "
+            f"the first: {failures[0].run}: {failures[0].reason}"
         )
 
 
-def _run(benchmark: Any) -> list[Any]:
-    """One bar over all runs; a line for every one that is finished or failed."""
+def _show(content: dict[str, Any], out: Path) -> None:
+    for name in ("table.md", "localisation.md"):
+        if (out / name).is_file():
+            print((out / name).read_text(encoding="utf-8"))
+    for kind, path in content["files"].items():
+        print(f"{kind}: {path}")
+
+
+def _worked(benchmark: "Benchmark") -> "list[Failure]":
+    """Train what is missing, then measure heatmaps if the plan wants it: a bar for each."""
     from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.benchmark.localisation import Localisation
+
+    with Reporter(stderr_console()) as reporter:
+        failures = _watched(reporter, "runs", benchmark.run())
+        if benchmark.plan.localisation is not None:
+            steps = Localisation(benchmark, benchmark.plan.localisation).run()
+            failures += _watched(reporter, "heatmaps", steps)
+    return failures
+
+
+def _watched(reporter: "Reporter", what: str, steps: "Iterator[Progress]") -> "list[Failure]":
+    """Show the steps; what failed, each told once."""
     from dprotonet.training.events import StepDone
 
-    console, failures = stderr_console(), []
-    with Reporter(console) as reporter:
-        for progress in benchmark.run():
-            event = progress.event
-            note = f"{event.phase} epoch {event.epoch}" if isinstance(event, StepDone) else ""
-            reporter.advance("runs", progress.done, progress.total, f"{progress.run} {note}")
-            if progress.failure is not None:
-                failures.append(progress.failure)
-                console.print(f"failed: {progress.failure.run}: {progress.failure.reason}", markup=False)
-    return failures
+    failures: dict[Failure, None] = {}
+    for progress in steps:
+        event = progress.event
+        note = f"{event.phase} epoch {event.epoch}" if isinstance(event, StepDone) else ""
+        reporter.advance(what, progress.done, progress.total, f"{progress.run} {note}")
+        if progress.failure is not None and progress.failure not in failures:
+            failures[progress.failure] = None
+            told = f"failed: {progress.failure.run}: {progress.failure.reason}"
+            reporter.console.print(told, markup=False, soft_wrap=True)
+    return list(failures)

@@ -3,14 +3,13 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
-
-import tyro
+from typing import TYPE_CHECKING, Any, Literal
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
 from dprotonet.errors import ComputationError, UserError
 
 if TYPE_CHECKING:
@@ -30,14 +29,12 @@ _ROOMY = 130  # columns of a terminal in which intervals have room
 class CompareArguments:
     """How faithful and how well placed the heatmaps of several methods are, on the same images."""
 
-    model: Annotated[str, tyro.conf.Positional]
-    """A run folder, or timm:NAME[:WEIGHTS]."""
+    model: RunOrTimm
     out: Path
     """Folder for tables and pictures; what was measured is kept there, so the same command goes on after a
     stop."""
-    data: str | None = None
-    """As in train, or images:PATH for a folder of images without classes (default: the run's own)."""
-    split: Literal["train", "val", "test"] = "test"
+    data: AnyImages = None
+    split: Split = "test"
     methods: str = "mdm,gradcam,gradcam++,scorecam,ablationcam"
     """Comma between methods: mdm, mdm:PRESET, gradcam, gradcam++, scorecam, ablationcam, rise, similarity
     (prototype networks), file:FOLDER (maps of your own, NAME.npy for every image). Random, centre and fake
@@ -52,25 +49,9 @@ class CompareArguments:
     """Steps of deletion and insertion; 224 at 224 pixels is RISE's own."""
     space: Literal["normalised", "pixels"] = "normalised"
     """Hidden pixels are zero as the network sees them, or black. It changes AD threefold."""
-    json: bool = False
-    """Print one JSON object on stdout and nothing else there."""
-    allow_leaks: bool = False
-    """Go on although the same image is in two splits of --data."""
-    device: str | None = None
-    """Where to compute, such as cuda (default: the CPU)."""
-
-
-class Source(Protocol):
-    """What a command must say for its network and images to be found."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def data(self) -> str | None: ...
-    @property
-    def split(self) -> str: ...
-    @property
-    def allow_leaks(self) -> bool: ...
+    json: Json = False
+    allow_leaks: AllowLeaks = False
+    device: Device = None
 
 
 def main(words: list[str]) -> None:
@@ -98,7 +79,7 @@ def main(words: list[str]) -> None:
         print()
     else:
         _show(Table.of(results, comparison.protocol), content)
-    _complain_of_idle(comparison, content)
+    _complain_of_idle(content)
 
 
 def _check(arguments: CompareArguments) -> None:
@@ -110,31 +91,6 @@ def _check(arguments: CompareArguments) -> None:
     for name in ("top", "keep"):
         if not 0 < getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it is a share, between 0 and 1")
-
-
-def images_of(arguments: "Source", classifier: "Classifier", on_scan: Any) -> "ImageData":
-    """The split to compare on, at the size that the network wants."""
-    from dprotonet.config import DataConfig
-    from dprotonet.experiment.build import build_splits
-    from dprotonet.experiment.evaluation import choose_split
-    from dprotonet.experiment.run_folder import RunFolder
-
-    timm = arguments.model.startswith("timm:")
-    if timm and arguments.data is None:
-        raise UserError("on which images? give --data birds, --data folder:PATH or --data images:PATH")
-    stored = DataConfig() if timm else RunFolder(Path(arguments.model).expanduser()).read_config().data
-    config = replace(
-        stored,
-        data=arguments.data or stored.data,
-        image_size=classifier.size,
-        allow_leaks=stored.allow_leaks or arguments.allow_leaks,
-    )
-    if config.data.startswith("images:"):
-        from dprotonet.data.folder import loose_images
-
-        root = Path(config.data.removeprefix("images:")).expanduser()
-        return loose_images(root, size=classifier.size, on_progress=on_scan)
-    return choose_split(build_splits(config, on_scan), arguments.split)
 
 
 def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "ImageData") -> "Comparison":
@@ -173,7 +129,7 @@ def _told(failure: "Failure") -> str:
     return " ".join(f"{failure.method} failed on {failure.image}: {failure.reason}".split())
 
 
-def _complain_of_idle(comparison: "Comparison", content: dict[str, Any]) -> None:
+def _complain_of_idle(content: dict[str, Any]) -> None:
     """A method without a single map is a failed computation, not a row of gaps."""
     empty = [row["method"] for row in content["rows"] if not row["images"]]
     if empty:

@@ -5,10 +5,15 @@ import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dprotonet.cli.parse import parsed
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.demo import DemoResults
+    from dprotonet.report.gather import Progress
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,8 @@ class DemoArguments:
     """Print one JSON object on stdout and nothing else there."""
     cache: Path | None = None
     """Where to keep backbone features (default: the user's cache folder, or $DPROTONET_CACHE)."""
-    data_: DataConfig = field(default_factory=DataConfig)
-    network_: NetworkConfig = field(default_factory=NetworkConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(
         default_factory=lambda: TrainingConfig(mode="frozen", epochs=20, augmentations=2, workers=2)
     )
@@ -30,7 +35,7 @@ class DemoArguments:
 
 def main(words: list[str]) -> None:
     arguments = parsed(DemoArguments, words, command="demo")
-    rival = arguments.network_.network
+    rival = arguments.network.network
     if rival != "dprotonet":
         raise UserError(f"the demo is of DProtoNet; use dprotonet train --network {rival} --out FOLDER")
     from dprotonet.cli.progress import Reporter, stderr_console
@@ -39,11 +44,12 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.trainer import Trainer
 
     console = stderr_console()
-    config = Config(arguments.data_, arguments.network_, arguments.training)
+    config = Config(arguments.data, arguments.network, arguments.training)
     trainer = Trainer(config, arguments.out, overwrite=True, cache=arguments.cache or default_cache())
     with Reporter(console) as reporter:
         reporter.watch(trainer.run())
-        results = Demo(trainer).results(reporter.advance)
+        found = Demo(trainer).results(reporter.advance)
+        results = {**found.summary, "report": _report(found, arguments.out, reporter.advance)}
     if arguments.json:
         json.dump(results, sys.stdout, ensure_ascii=False)
         print()
@@ -53,4 +59,21 @@ def main(words: list[str]) -> None:
     )
     for name, path in results["pictures"].items():
         print(f"{name + ':':<18}{path}")
+    print(f"{'report:':<18}{results['report']}")
     print(f"next: dprotonet explain {shlex.quote(str(arguments.out))} IMAGE --out explained")
+
+
+def _report(found: "DemoResults", folder: Path, on_progress: "Progress") -> str:
+    """All of it on one page; heatmaps that the demo has made are not made again, and few others are."""
+    from dprotonet.cli.report import written
+    from dprotonet.report.wishes import AtHand, Wishes
+
+    places = {
+        (index, row.item.prototype): row.input.heatmap.cpu()
+        for index, item in found.explained.items()
+        for row in item.rows
+    }
+    wishes = Wishes(sure=1, unsure=1, mistakes=1, top=2)
+    at_hand = AtHand(found.splits, found.evaluation, places)
+    content = written(found.model, folder / "report.html", wishes, on_progress=on_progress, at_hand=at_hand)
+    return str(content["report"])

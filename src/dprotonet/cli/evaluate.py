@@ -2,30 +2,25 @@
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import tyro
+from typing import Any
 
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.source import AllowLeaks, Json, RunFolderPath, SameClasses, Split, data_of
 
 
 @dataclass(frozen=True)
 class EvaluateArguments:
     """Accuracy, balanced accuracy, recall per class, confusion matrix; AUROC and more for two classes."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run folder."""
-    data: str | None = None
-    """Another data set with the same classes (default: the one the run was trained on)."""
-    split: Literal["train", "val", "test"] = "test"
+    run: RunFolderPath
+    data: SameClasses = None
+    split: Split = "test"
     out: Path | None = None
     """Folder for the results (default: RUN/evaluation)."""
-    json: bool = False
-    """Print one JSON object on stdout and nothing else there."""
-    allow_leaks: bool = False
-    """Go on although the same image is in two splits of --data."""
+    json: Json = False
+    allow_leaks: AllowLeaks = False
     workers: int = 0
 
 
@@ -37,10 +32,7 @@ def main(words: list[str]) -> None:
 
     console = stderr_console()
     model = Model.load(arguments.run)
-    stored = model.config.data
-    data = replace(
-        stored, data=arguments.data or stored.data, allow_leaks=stored.allow_leaks or arguments.allow_leaks
-    )
+    data = data_of(arguments, model.config.data)
     with Reporter(console) as reporter:
         evaluation = evaluate_model(
             model,

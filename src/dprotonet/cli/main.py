@@ -23,12 +23,23 @@ COMMANDS = {
     "sanity": "check that heatmaps change when the network's weights become random",
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
+    "import": "make a run folder of the state dict of an original ProtoPNet",
+    "report": "write all about a run into one HTML file that works offline",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
-    "prune": "drop the prototypes whose nearest training images are of other classes",
+    "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
+    "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
     "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
     "export": "write a run as ONNX or for torch.export, with its evidence",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
+
+
+_GOING_ON = {
+    "train": "; go on with --resume",
+    "benchmark": "; the same command goes on from there",
+    "compare": "; the same command goes on from there",
+}
+"""What to do after Ctrl-C."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,9 +81,7 @@ def _guarded(command: str, words: list[str]) -> int:
     except ComputationError as error:
         return _fail(str(error), 1)
     except KeyboardInterrupt:
-        return _fail(
-            f"{command} was interrupted" + ("; go on with --resume" if command == "train" else ""), 130
-        )
+        return _fail(f"{command} was interrupted{_GOING_ON.get(command, '')}", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `head` does
     except OSError as error:

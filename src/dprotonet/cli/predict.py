@@ -43,6 +43,8 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run)
+    if arguments.out is not None:
+        model.check_sources()
     predictions, skipped = _predictions(model, arguments)
     if arguments.out is not None:
         _save_pictures(model, predictions, arguments.out)

@@ -2,15 +2,14 @@
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import tyro
+from typing import Any
 
 from dprotonet.cli.explain import Preset, chosen_preset
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.source import AllowLeaks, Device, Json, RunFolderPath, SameClasses, Split, data_of
 from dprotonet.errors import UserError
 
 
@@ -18,11 +17,9 @@ from dprotonet.errors import UserError
 class QualityArguments:
     """Size, steadiness under noise, consistency over parts and duplicates of prototypes."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run folder."""
-    data: str | None = None
-    """Another data set with the same classes (default: the one the run was trained on)."""
-    split: Literal["train", "val", "test"] = "test"
+    run: RunFolderPath
+    data: SameClasses = None
+    split: Split = "test"
     out: Path | None = None
     """Folder for quality.json (default: RUN/quality)."""
     images: int = 3
@@ -35,12 +32,9 @@ class QualityArguments:
     """How the decoder learns its masks."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
-    json: bool = False
-    """Print one JSON object on stdout and nothing else there."""
-    allow_leaks: bool = False
-    """Go on although the same image is in two splits of --data."""
-    device: str | None = None
-    """Where to compute, such as cuda (default: the CPU)."""
+    json: Json = False
+    allow_leaks: AllowLeaks = False
+    device: Device = None
 
 
 def main(words: list[str]) -> None:
@@ -74,9 +68,7 @@ def _check(arguments: QualityArguments, reporter: Any) -> Any:
 
     model = Model.load(arguments.run, device=arguments.device)
     model.check_prototypes()
-    stored = model.config.data
-    leaks = stored.allow_leaks or arguments.allow_leaks
-    config = replace(stored, data=arguments.data or stored.data, allow_leaks=leaks)
+    config = data_of(arguments, model.config.data)
     splits = build_splits(config, lambda done, total: reporter.advance("scan", done, total))
     data = choose_split(splits, arguments.split)
     if tuple(data.classes) != model.classes:

@@ -4,13 +4,12 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import tyro
-
-from dprotonet.cli.compare import images_of, method_names
+from dprotonet.cli.compare import method_names
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
 from dprotonet.errors import UserError
 
 
@@ -18,13 +17,11 @@ from dprotonet.errors import UserError
 class SanityArguments:
     """Rank correlation of heatmaps with those of the intact network, while its layers become random."""
 
-    model: Annotated[str, tyro.conf.Positional]
-    """A run folder, or timm:NAME[:WEIGHTS]."""
+    model: RunOrTimm
     out: Path
     """Folder for sanity.json and sanity.png."""
-    data: str | None = None
-    """As in train, or images:PATH for a folder of images without classes (default: the run's own)."""
-    split: Literal["train", "val", "test"] = "test"
+    data: AnyImages = None
+    split: Split = "test"
     methods: str = "mdm,gradcam"
     """Comma between methods, as of `dprotonet compare`."""
     limit: int = 4
@@ -32,12 +29,9 @@ class SanityArguments:
     stages: int = 8
     """States of forgetting, from the last layer to the first."""
     seed: int = 0
-    json: bool = False
-    """Print one JSON object on stdout and nothing else there."""
-    allow_leaks: bool = False
-    """Go on although the same image is in two splits of --data."""
-    device: str | None = None
-    """Where to compute, such as cuda (default: the CPU)."""
+    json: Json = False
+    allow_leaks: AllowLeaks = False
+    device: Device = None
 
 
 def main(words: list[str]) -> None:

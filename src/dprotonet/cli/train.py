@@ -26,22 +26,29 @@ class TrainArguments:
     """Replace the run that is in --out."""
     cache: Path | None = None
     """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
-    data_: DataConfig = field(default_factory=DataConfig)
-    network_: NetworkConfig = field(default_factory=NetworkConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
 
 
 def main(words: list[str]) -> None:
     stored = _stored(words)
     arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
-    config = Config(absolute(arguments.data_), arguments.network_, arguments.training)
-    run(config, arguments)
+    config = Config(absolute(arguments.data), arguments.network, arguments.training)
+    if config.data.folds and not config.data.fold:
+        from dprotonet.cli.folds import cross_validate
+
+        cross_validate(config, arguments)
+    else:
+        run(config, arguments)
 
 
 def absolute(data: DataConfig) -> DataConfig:
-    """With the folder's full path, so that the run can be evaluated from anywhere."""
+    """With the folders' full paths, so that the run can be evaluated from anywhere."""
     kind, _, path = data.data.partition(":")
-    return replace(data, data=f"{kind}:{Path(path).expanduser().resolve()}") if path else data
+    images = f"{kind}:{Path(path).expanduser().resolve()}" if path else data.data
+    cache = str(Path(data.image_cache).expanduser().resolve()) if data.image_cache else ""
+    return replace(data, data=images, image_cache=cache)
 
 
 def run(config: Config, arguments: TrainArguments) -> None:
@@ -75,10 +82,13 @@ def _stored(words: list[str]) -> Config | None:
     if "--overwrite" in words:
         raise UserError("--resume goes on and --overwrite starts anew; give one of them")
     out = option_value(words, "--out")
-    path = Path(out or "") / "config.toml"
+    place = Path(out or "").expanduser()
+    folds = not (place / "config.toml").is_file() and (place / "fold-1" / "config.toml").is_file()
+    path = place / "fold-1" / "config.toml" if folds else place / "config.toml"
     if out is None or not path.is_file():
         raise UserError(f"--resume: {out or 'no --out'} is not a run folder; start without --resume")
-    return from_tables(Config, read_toml(path), where="")
+    config = from_tables(Config, read_toml(path), where="")
+    return replace(config, data=replace(config.data, fold=0)) if folds else config
 
 
 def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
@@ -90,4 +100,4 @@ def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
         raise UserError("--resume takes the config of the run; leave --config out")
     config = stored or rival_config(rival, {} if file is None else read_toml(Path(file)))
     blank = TrainArguments(out=tyro.MISSING)
-    return replace(blank, data_=config.data, network_=config.network, training=config.training)
+    return replace(blank, data=config.data, network=config.network, training=config.training)

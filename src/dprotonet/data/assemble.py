@@ -55,8 +55,10 @@ def assembled(root: Path, listing: Listing, reading: Reading) -> Splits:
     _warn(problems)
     problems["the same image twice within a split"] = list(found.repeats)
     parts = {
-        split: ListedImages(root, members[split], classes=classes, size=reading.size, rule=listing.rule)
-        for split in members
+        split: ListedImages(
+            root, chosen, classes=classes, size=reading.size, rule=listing.rule, cache=reading.cache
+        )
+        for split, chosen in members.items()
     }
     return Splits(
         parts["train"],

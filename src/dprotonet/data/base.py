@@ -6,7 +6,7 @@ localisation truth and image stay aligned; augmentation and normalisation come l
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -44,6 +44,18 @@ class ImageData(Protocol):
     def name(self, index: int) -> str: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> Sample: ...
+
+
+@runtime_checkable
+class PlainImages(Protocol):
+    """A split that has its images without the truth for less than the whole sample costs."""
+
+    def image(self, index: int) -> Tensor: ...
+
+
+def image_of(data: ImageData, index: int) -> Tensor:
+    """The image (3, H, W) uint8 of a sample, at no more cost than the data set needs for it."""
+    return data.image(index) if isinstance(data, PlainImages) else data[index].image
 
 
 @dataclass(frozen=True)

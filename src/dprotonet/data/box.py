@@ -37,6 +37,12 @@ class Box(NamedTuple):
     def scaled(self, across: float, down: float) -> "Box":
         return Box(self.left * across, self.top * down, self.right * across, self.bottom * down)
 
+    def inside(self, frame: "Box") -> "Box":
+        """A box in shares of a frame, in the frame's own measure."""
+        across, down = frame.right - frame.left, frame.bottom - frame.top
+        left, top, right, bottom = self.scaled(across, down)
+        return Box(frame.left + left, frame.top + top, frame.left + right, frame.top + bottom)
+
     def within(self, frame: "Box", size: int) -> "Box":
         """The same place on a square of `size` pixels to which the frame was squashed, cut at its edges."""
         across, down = size / (frame.right - frame.left), size / (frame.bottom - frame.top)

@@ -46,7 +46,8 @@ def folder_splits(root: Path, reading: Reading) -> Splits:
     if "val" not in listing:
         _set_aside(members, reading)
     train, val, test = (
-        ListedImages(root, members[split], classes=classes, size=reading.size) for split in SPLITS
+        ListedImages(root, members[split], classes=classes, size=reading.size, cache=reading.cache)
+        for split in SPLITS
     )
     problems = {
         "the same image twice within a split": found.repeats,

@@ -11,6 +11,7 @@ test pipeline does: no localisation truth is ever cropped away, and image and ma
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from math import ceil
 from os import PathLike
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import torch
 from PIL import ExifTags, Image, UnidentifiedImageError
 from torch import Tensor
 
-from dprotonet.data.box import Box, Extent
+from dprotonet.data.box import Box, Extent, whole
 from dprotonet.data.depth import eight_bits
 from dprotonet.data.dicom import SUFFIX, dicom_image
 from dprotonet.errors import UserError
@@ -28,7 +29,10 @@ MaskRule = Callable[[Image.Image], np.ndarray]
 """Which pixels of a mask file are truth, bool (H, W)."""
 
 _PROBE = 8  # pixels: enough to decode everything, and the fastest road through the JPEG decoder
+_WHOLE = Box(0.0, 0.0, 1.0, 1.0)
 _LYING = (5, 6, 7, 8)  # EXIF orientations with width and height exchanged
+_RIGHT_TO_LEFT = (2, 3, 6, 7)  # what is stored last is shown at the left
+_UPSIDE_DOWN = (3, 4, 7, 8)  # what is stored last is shown at the top
 _TO_UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -54,18 +58,17 @@ def read_image(path: str | PathLike[str], *, size: int, crop: Box | None = None)
 
     `crop` is the part to take, in shares of width and height.
     """
-    return decode_image(_contents(path), name=str(path), size=size, crop=crop)
+    return decode_image(contents(path), name=str(path), size=size, crop=crop)
 
 
 def decode_image(data: bytes, *, name: str, size: int, crop: Box | None = None) -> Tensor:
     """As `read_image`, of the bytes of a file; `name` is for the message of `UnreadableImage`."""
     with _opened(data, name) as image:
-        # A JPEG at least twice too large is decoded at 1/2, 1/4 or 1/8 scale; others take no notice. A crop
-        # is decoded in full: its share counts on the upright image, and the draft is of the one that lies.
-        if crop is None:
-            image.draft(None, (size, size))
+        part = crop or _WHOLE
+        shrunk = _drafted(image, size, part)
         colours = _rgb(_upright(image))
-        return _resized(colours, (size, size), None if crop is None else crop.scaled(*colours.size))
+        frame = whole(colours.size) if shrunk is None else _frame(image, shrunk, colours.size)
+        return _resized(colours, (size, size), part.inside(frame))
 
 
 def probed_extent(data: bytes, *, name: str) -> Extent:
@@ -87,7 +90,7 @@ def image_from_pil(image: Image.Image, *, size: int) -> Tensor:
 
 def read_picture(path: str | PathLike[str], *, longest: int) -> Tensor:
     """The image in a file for people, upright and in proportion: (3, H, W) uint8, no edge above `longest`."""
-    with _opened(_contents(path), str(path)) as image:
+    with _opened(contents(path), str(path)) as image:
         image.draft(None, (longest, longest))
         return picture_from_pil(image, longest=longest)
 
@@ -121,13 +124,14 @@ def read_mask(
     path: str | PathLike[str], *, size: int, rule: MaskRule = shown, crop: Box | None = None
 ) -> Tensor:
     """The truth in a file, (size, size) bool by nearest neighbour; `crop` in shares of width and height."""
-    with _opened(_contents(path), str(path)) as image:
+    with _opened(contents(path), str(path)) as image:
         truth = Image.fromarray(rule(_upright(image)).astype(np.uint8))
         part = None if crop is None else crop.scaled(*truth.size)
         return torch.from_numpy(np.array(truth.resize((size, size), Image.Resampling.NEAREST, box=part)) > 0)
 
 
-def _contents(path: str | PathLike[str]) -> bytes:
+def contents(path: str | PathLike[str]) -> bytes:
+    """The bytes of a file; `UnreadableImage` says why there are none."""
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -151,6 +155,29 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
 
 def _unreadable(name: str, reason: str) -> UnreadableImage:
     return UnreadableImage(f"cannot read {name}: {reason}; replace or remove the file", reason=reason)
+
+
+def _drafted(image: Image.Image, size: int, part: Box) -> tuple[float, float] | None:
+    """Have a JPEG at least twice too large decoded at 1/2, 1/4 or 1/8 scale; other formats take no notice.
+
+    Gives the true width and height as stored at that scale: the pixels are whole and may reach a little
+    further. What is decoded of `part`, which is in shares of the upright image, is at least `size` wide and
+    high.
+    """
+    wanted = ceil(size / (part.right - part.left)), ceil(size / (part.bottom - part.top))
+    drafted = image.draft(None, wanted[::-1] if _orientation(image) in _LYING else wanted)
+    return None if drafted is None else (drafted[1][2], drafted[1][3])
+
+
+def _frame(image: Image.Image, shrunk: tuple[float, float], extent: Extent) -> Box:
+    """Where in the upright pixels the image lies, to the fraction: on shrinking, the last row and column
+    may be more than it has, and turned upright they may be the first. Without this, image and truth would be
+    apart by up to a pixel."""
+    orientation = _orientation(image)
+    width, height = shrunk[::-1] if orientation in _LYING else shrunk
+    left = extent[0] - width if orientation in _RIGHT_TO_LEFT else 0.0
+    top = extent[1] - height if orientation in _UPSIDE_DOWN else 0.0
+    return Box(left, top, left + width, top + height)
 
 
 def _resized(colours: Image.Image, size: tuple[int, int], box: Box | None = None) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 from dprotonet.data.base import Sample
 from dprotonet.data.box import Box, Extent, Point, disc, filled, whole
 from dprotonet.data.image import MaskRule, read_image, read_mask, shown
+from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.scan import ImageFile
 
 
@@ -31,8 +32,9 @@ class ListedImages:
         classes: Sequence[str],
         size: int,
         rule: MaskRule = shown,
+        cache: ImageCache | None = None,
     ) -> None:
-        self.root, self.size, self.rule = root, size, rule
+        self.root, self.size, self.rule, self.cache = root, size, rule, cache
         self.files = tuple(files)
         self.classes = tuple(classes)
         numbers = {name: number for number, name in enumerate(self.classes)}
@@ -59,13 +61,21 @@ class ListedImages:
     def __getitem__(self, index: int) -> Sample:
         file = self.files[index]
         return Sample(
-            image=read_image(self.root / file.name, size=self.size, crop=_crop_shares(file)),
+            image=self.image(index),
             label=self.labels[index],
             name=file.name,
             truth=self.truth(index),
             parts={point.part: self._part(file, point) for point in file.points},
             boxes=self._boxes(file),
         )
+
+    def image(self, index: int) -> Tensor:
+        """The image (3, size, size) alone; training wants no truth, and need not wait for its masks."""
+        file = self.files[index]
+        path, crop = self.root / file.name, _crop_shares(file)
+        if self.cache is None:
+            return read_image(path, size=self.size, crop=crop)
+        return self.cache.image(path, digest=file.digest, size=self.size, crop=crop)
 
     def truth(self, index: int) -> Tensor | None:
         """The localisation truth (size, size) without opening the image."""

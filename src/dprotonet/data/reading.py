@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.scan import Progress
 from dprotonet.errors import UserError
 
@@ -14,6 +15,7 @@ class Reading:
     val_fraction: float = 0.1
     seed: int = 0
     allow_leaks: bool = False
+    cache: ImageCache | None = None
     on_progress: Progress | None = None
 
     def __post_init__(self) -> None:

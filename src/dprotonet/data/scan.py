@@ -9,10 +9,10 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 
 from dprotonet.data.box import Box, Extent, Point
+from dprotonet.data.digest import content_digest
 from dprotonet.data.image import MaskRule, UnreadableImage, probed_extent, read_mask, shown
 from dprotonet.data.problems import some
 
@@ -82,7 +82,7 @@ def scan(
 def _examined(root: Path, file: ImageFile, rule: MaskRule) -> Scanned:
     try:
         data = (root / file.name).read_bytes()
-        known = replace(file, extent=probed_extent(data, name=file.name), digest=_digest(data))
+        known = replace(file, extent=probed_extent(data, name=file.name), digest=content_digest(data))
     except OSError as error:
         return Scanned(skipped={file.name: error.strerror or str(error)})
     except UnreadableImage as error:
@@ -91,7 +91,7 @@ def _examined(root: Path, file: ImageFile, rule: MaskRule) -> Scanned:
     for mask in file.masks or ():
         try:
             read_mask(root / mask, size=_SCAN_SIZE, rule=rule)
-            digests.append(_digest((root / mask).read_bytes()))
+            digests.append(content_digest((root / mask).read_bytes()))
         except UnreadableImage as error:
             broken[mask] = error.reason
     kept = replace(known, masks=None) if broken else known
@@ -103,8 +103,4 @@ def _truth_digest(file: ImageFile, masks: Sequence[str]) -> str:
     said = (file.boxes, file.crop, file.points, file.group)
     if len(masks) <= 1 and said == (None, None, (), ""):
         return "".join(masks)
-    return _digest(repr((masks, file.class_name, *said)).encode())
-
-
-def _digest(data: bytes) -> str:
-    return blake2b(data, digest_size=16).hexdigest()
+    return content_digest(repr((masks, file.class_name, *said)).encode())

@@ -17,7 +17,7 @@ from torch.nn.functional import interpolate, pad
 from torch.utils.data import Dataset
 
 from dprotonet.compat import import_guarded
-from dprotonet.data.base import ImageData, Sample
+from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
 
 _CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
@@ -138,11 +138,8 @@ class Views(Dataset[View]):
 
     def __init__(self, data: ImageData, normalise: Normalise, *, augment: Augment | None, seed: int) -> None:
         self.data, self.normalise, self.augment, self.seed = data, normalise, augment, seed
-        self._latest: tuple[int, Sample] | None = None  # variants of one image are often asked for in a row
-
-    @property
-    def labels(self) -> Sequence[int]:
-        return self.data.labels
+        self.labels: Sequence[int] = data.labels
+        self._latest: tuple[int, Tensor] | None = None  # variants of one image are often asked for in a row
 
     @property
     def augmentations(self) -> int | None:
@@ -155,12 +152,11 @@ class Views(Dataset[View]):
     def __getitem__(self, key: tuple[int, int]) -> View:
         index, epoch = key
         if self._latest is None or self._latest[0] != index:
-            self._latest = (index, self.data[index])
-        sample = self._latest[1]
-        image = sample.image
+            self._latest = (index, image_of(self.data, index))
+        image = self._latest[1]
         if self.augment is not None and epoch > 0:
             image = self.augment(image, seed=self.seed, epoch=epoch, index=index)
-        return View(inputs=self.normalise(image), label=sample.label, index=index)
+        return View(inputs=self.normalise(image), label=self.labels[index], index=index)
 
 
 def _warp(image: Tensor, displacement: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from dprotonet.data.birds import bird_splits
 from dprotonet.data.cars import cars_splits
 from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
+from dprotonet.data.folds import fold_splits
+from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
@@ -57,8 +60,35 @@ READERS: Mapping[str, Callable[[Path, Reading], Splits]] = {
 """The words before the colon of --data, and who reads such a folder."""
 
 
+UNKNOWN_DATA = "unknown"
+"""What an imported run has in place of --data."""
+
+
 def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Splits:
-    """`birds`, or a word of READERS and a path, as train, val and test."""
+    """`birds`, or a word of READERS and a path, as train, val and test; of a fold where one is named."""
+    return _folded(_read_splits(config, on_progress), config)
+
+
+class RememberedSplits:
+    """`build_splits` that reads a data set once, however many runs and folds want it."""
+
+    def __init__(self) -> None:
+        self._known: dict[DataConfig, Splits] = {}
+
+    def __call__(self, config: DataConfig, on_progress: Progress | None = None) -> Splits:
+        base = replace(config, folds=0, fold=0)
+        if base not in self._known:
+            self._known[base] = _read_splits(base, on_progress)
+        return _folded(self._known[base], config)
+
+
+def _folded(splits: Splits, config: DataConfig) -> Splits:
+    if not config.fold:
+        return splits
+    return fold_splits(splits, folds=config.folds, fold=config.fold, seed=config.data_seed)
+
+
+def _read_splits(config: DataConfig, on_progress: Progress | None) -> Splits:
     kind, _, path = config.data.partition(":")
     if kind == "birds" and not path:
         return bird_splits(
@@ -75,9 +105,12 @@ def build_splits(config: DataConfig, on_progress: Progress | None = None) -> Spl
             val_fraction=config.val_fraction,
             seed=config.data_seed,
             allow_leaks=config.allow_leaks,
+            cache=ImageCache(Path(config.image_cache).expanduser()) if config.image_cache else None,
             on_progress=on_progress,
         )
         return READERS[kind](Path(path).expanduser(), reading)
+    if config.data == UNKNOWN_DATA:
+        raise UserError("the run was imported and does not know its data; give --data, here or to import")
     if config.data in READERS:
         raise UserError(f"--data {kind}: where is it? use {kind}:PATH with the path of its folder")
     raise UserError(_unknown_data(config.data, kind))
@@ -263,11 +296,20 @@ def check_config(config: Config) -> None:
     for name in ("rate_shaping", "rate_prototypes", "rate_head", "epsilon"):
         if not values[name] > 0:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
+    _check_folds(config.data)
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
+
+
+def _check_folds(config: DataConfig) -> None:
+    if config.folds == 1 or config.folds < 0:
+        raise UserError(f"--folds is {config.folds}; it must be at least 2, or 0 for no cross-validation")
+    if not 0 <= config.fold <= config.folds:
+        remedy = f"it must be 1 to {config.folds}" if config.folds else "it needs --folds, such as --folds 5"
+        raise UserError(f"--fold is {config.fold}; {remedy}")
 
 
 def check_data(train: ImageData, prototypes_per_class: int) -> None:

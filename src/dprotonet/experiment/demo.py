@@ -1,6 +1,6 @@
 """What the demo shows after training: both accuracies and four pictures, the last of them explanations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,10 +12,11 @@ from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.transforms import Augment
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, save_evaluation
-from dprotonet.experiment.explain import Explaining
+from dprotonet.experiment.explain import ExplainedPrediction, Explaining
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import curve_picture, prototypes_picture, save_picture
 from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.telling_images import telling_images
 from dprotonet.experiment.trainer import Trainer, finished
 from dprotonet.figures import stack
 from dprotonet.training.evaluation import evaluate
@@ -26,12 +27,23 @@ Progress = Callable[[str, int, int], None]  # what, how much is done, of how muc
 
 
 @dataclass(frozen=True)
+class DemoResults:
+    """What was found, and what whoever goes on from here need not do again."""
+
+    summary: dict[str, Any]  # accuracies, and where the pictures are
+    model: Model
+    splits: Splits
+    evaluation: Evaluation
+    explained: Mapping[int, ExplainedPrediction]  # by the number of the test image
+
+
+@dataclass(frozen=True)
 class Demo:
     """Looks at what a frozen-mode trainer has made."""
 
     trainer: Trainer
 
-    def results(self, on_progress: Progress | None = None) -> dict[str, Any]:
+    def results(self, on_progress: Progress | None = None) -> DemoResults:
         """Test accuracy of DProtoNet and of the linear probe on the same features; where the pictures are."""
         accelerator = Accelerator()
         model = Model.load(self.trainer.out, device=accelerator.device)
@@ -40,13 +52,14 @@ class Demo:
         predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
         evaluation = Evaluation("test", model.classes, predictions)
         probe = self.probe(model, splits, accelerator)
-        return {
+        explained = self._explained(model, evaluation, splits.test, on_progress)
+        summary = {
             "run": str(self.trainer.out),
             "accuracy": predictions.accuracy,
             "probe_accuracy": probe.predictions(test).accuracy,
-            "pictures": self._pictures(model, evaluation)
-            | self._explanations(model, evaluation, splits.test, on_progress),
+            "pictures": self._pictures(model, evaluation) | self._sheet(explained, splits.test),
         }
+        return DemoResults(summary, model, splits, evaluation, explained)
 
     def features(
         self, model: Model, data: ImageData, *, accelerator: Accelerator, on_progress: Progress | None = None
@@ -75,23 +88,25 @@ class Demo:
         paths["confusion matrix"] = save_evaluation(evaluation, self.trainer.out / "evaluation")
         return {name: str(path) for name, path in paths.items()}
 
-    def _explanations(
+    def _explained(
         self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: Progress | None
-    ) -> dict[str, str]:
+    ) -> dict[int, ExplainedPrediction]:
         """A right answer and a mistake, each with the places of the prototypes that decided."""
-        chosen = _telling_images(evaluation, count=2)
+        found = telling_images(evaluation.predictions, sure=2, unsure=0, mistakes=1)
+        chosen = [*found.sure[: 2 - len(found.mistakes)], *found.mistakes]
 
         def advance(now: Explaining) -> None:
             if on_progress is not None:
                 on_progress(f"explaining {now.what}", now.done, now.total)
 
         explained = model.explain([test[index].image for index in chosen], on_step=advance)
-        titles = [
-            _title(test, index, item.prediction.class_name)
-            for index, item in zip(chosen, explained, strict=True)
+        return dict(zip(chosen, explained, strict=True))
+
+    def _sheet(self, explained: Mapping[int, ExplainedPrediction], test: ImageData) -> dict[str, str]:
+        sheets = [
+            item.picture(_title(test, index, item.prediction.class_name)) for index, item in explained.items()
         ]
-        sheet = stack([item.picture(title) for item, title in zip(explained, titles, strict=True)])
-        save_picture(sheet, self._path("explanations"))
+        save_picture(stack(sheets), self._path("explanations"))
         return {"explanations": str(self._path("explanations"))}
 
     def _path(self, name: str) -> Path:
@@ -101,14 +116,3 @@ class Demo:
 def _title(test: ImageData, index: int, guess: str) -> str:
     truth = test.classes[test.labels[index]]
     return f"{test.name(index)}: {truth}, {'recognised' if guess == truth else f'mistaken for {guess}'}"
-
-
-def _telling_images(evaluation: Evaluation, *, count: int) -> list[int]:
-    """The surest right answers of different classes, and one mistake if there is one."""
-    logits, labels = evaluation.predictions.logits, evaluation.predictions.labels
-    sure, guess = logits.softmax(1).max(1)
-    wrong = (guess != labels).nonzero().squeeze(1).tolist()
-    right = sorted((guess == labels).nonzero().squeeze(1).tolist(), key=lambda index: -float(sure[index]))
-    first_of_class = {int(labels[index]): index for index in reversed(right)}
-    chosen = list(first_of_class.values())[: count - bool(wrong)]
-    return chosen + wrong[:1]

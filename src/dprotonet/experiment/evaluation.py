@@ -81,6 +81,18 @@ def evaluate_model(
 ) -> Evaluation:
     """Run the model over a split of a data set that has the classes it was trained on."""
     images = choose_split(build_splits(data, on_scan), split)
+    return evaluate_images(model, images, split=split, workers=workers, on_batch=on_batch)
+
+
+def evaluate_images(
+    model: Model,
+    images: ImageData,
+    *,
+    split: str = "test",
+    workers: int = 0,
+    on_batch: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """The same on images that are at hand already; `split` is what they are called."""
     if tuple(images.classes) != model.classes:
         raise UserError(_other_classes(model.classes, images.classes))
     accelerator = build_accelerator(model.config.training)

@@ -106,26 +106,36 @@ def explain(
     """Each image's prediction with heatmaps of the `top` prototypes that contribute most to it."""
     if top < 1:
         raise UserError(f"top is {top}; at least one prototype has to be explained")
-    model.check_prototypes()
-    decoder = MDM(preset=preset)
+    model.check_sources()
     pixels = [model.pixels(image) for image in images]
     predictions = [item for block in _blocks(images, _IMAGES) for item in model.predict_many(block)]
     chosen = [prediction.evidence[:top] for prediction in predictions]
+    rows = explained_rows(model, pixels, chosen, preset=preset, on_step=on_step)
+    return [ExplainedPrediction(*parts) for parts in zip(pixels, predictions, rows, strict=True)]
+
+
+def explained_rows(
+    model: Model,
+    images: Sequence[Tensor],
+    chosen: Sequence[Sequence[EvidenceItem]],
+    *,
+    preset: str | Preset = "fast",
+    on_step: OnStep | None = None,
+) -> list[tuple[ExplainedRow, ...]]:
+    """For each image (3, H, W) uint8 the rows of the items chosen for it, of whatever class's evidence."""
+    decoder = MDM(preset=preset)
     maps = SourceMaps(model, decoder, block=_PAIRS)
     numbers = list(dict.fromkeys(item.prototype for items in chosen for item in items))
     sources = maps.stored(numbers)
     lacking = [number for number in numbers if number not in sources]
     work = _Work(len(lacking) + sum(map(len, chosen)), on_step)
     sources |= maps.made(lacking, observer=lambda count: work.observer("prototypes", count))
-    places = iter(_places(model, decoder, pixels, chosen, work))
+    places = iter(_places(model, decoder, images, chosen, work))
 
     def row(item: EvidenceItem) -> ExplainedRow:
         return ExplainedRow(item, next(places), sources[item.prototype], maps.image(item.prototype))
 
-    return [
-        ExplainedPrediction(image, prediction, tuple(row(item) for item in items))
-        for image, prediction, items in zip(pixels, predictions, chosen, strict=True)
-    ]
+    return [tuple(row(item) for item in items) for items in chosen]
 
 
 def _places(

@@ -24,7 +24,8 @@ def rival(name: str, classifier: Classifier) -> Explainer:
         return Rise(classifier.module)
     if name == "similarity":
         return _similarity(classifier)
-    return CAM(classifier.module, name)
+    network = classifier.module
+    return CAM(network, name, stem=network.encoder.backbone if isinstance(network, DProtoNet) else None)
 
 
 def watches_probability(name: str) -> bool:

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from huggingface_hub import ModelHubMixin, snapshot_download
+from huggingface_hub import ModelHubMixin
 from torch import Tensor, nn
 
 from dprotonet.config import Config
@@ -16,6 +16,7 @@ from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
 from dprotonet.experiment.familiarity import Familiarity, stored_familiarity
+from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
 from dprotonet.figures.prediction_html import PointsRow, prediction_html
@@ -159,6 +160,15 @@ class Model(ModelHubMixin):
         """An error where prototypes cannot be asked for, before any work is done."""
         _ = self.prototyped
 
+    def check_sources(self) -> None:
+        """An error where the images that prototypes came from cannot be shown."""
+        self.check_prototypes()
+        if not all(record.image for record in self.prototypes):
+            raise UserError(
+                "this run was imported, the training images of its prototypes are unknown; predict without "
+                "--out tells the class, and dprotonet saliency --method similarity where it looks"
+            )
+
     @property
     def normalise(self) -> Normalise:
         return build_normalise(self.network.encoder.backbone, self.config.network.channels)
@@ -252,15 +262,31 @@ class Model(ModelHubMixin):
         if self.folder is None or self.folder.resolve() == target.resolve():
             return
         (target / "prototypes").mkdir(exist_ok=True)
-        for name in {record.image for record in self.prototypes}:
+        for name in {record.image for record in self.prototypes if record.image}:
             (target / name).write_bytes((self.folder / name).read_bytes())
 
     @classmethod
-    def _from_pretrained(cls, *, model_id: str, **hub: Any) -> "Model":
-        if Path(model_id).is_dir():
-            return cls.load(model_id)
-        known = ("revision", "cache_dir", "force_download", "local_files_only", "token")
-        return cls.load(snapshot_download(model_id, **{name: hub[name] for name in known if name in hub}))
+    def from_pretrained(  # type: ignore[override]  # a misspelt setting is an error, not passed on
+        cls,
+        pretrained_model_name_or_path: str | Path,
+        *,
+        force_download: bool = False,
+        token: str | bool | None = None,
+        cache_dir: str | Path | None = None,
+        local_files_only: bool = False,
+        revision: str | None = None,
+        device: str | torch.device | None = None,
+    ) -> "Model":
+        """A model from a run folder, or from the hub by its name `user/model`."""
+        folder = model_folder(
+            pretrained_model_name_or_path,
+            revision=revision,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            token=token,
+        )
+        return cls.load(folder, device=device)
 
 
 def on_device(network: Module, device: str | torch.device | None) -> Module:

@@ -23,7 +23,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
 
 def source_images(model: Model) -> Tensor:
     """The source image of every prototype (P, 3, H, W) uint8, from the run folder."""
-    model.check_prototypes()
+    model.check_sources()
     if model.folder is None:
         raise UserError("this model was not loaded from a run folder, so its source images are not at hand")
     size = model.config.data.image_size

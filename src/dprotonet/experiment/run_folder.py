@@ -1,7 +1,8 @@
 """The run folder: everything that training leaves behind, and all that explaining needs.
 
     config.toml  environment.json  metrics.jsonl  model.safetensors  prototypes.json  prototypes/*.png
-    familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)  explanations/ (once asked for)
+    checkpoint/ (for --resume)  tensorboard/ (by option)  explanations/, prototype_facts.json (once asked for)
+    familiarity.json  cleaned.json (where prototypes were dropped)
 
 Every file is written under a temporary name and renamed. Reading one never runs code.
 """
@@ -24,7 +25,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.config import Config, from_tables, read_toml, to_tables
-from dprotonet.data.base import ImageData
+from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
 from dprotonet.files import whole, write_text
 from dprotonet.network import DProtoNet, Network
@@ -38,7 +39,10 @@ _SOURCE = re.compile(r"prototypes/\d{6,}\.png")
 
 @dataclass(frozen=True)
 class PrototypeRecord:
-    """Where a prototype came from. Its views are variants 0 … views-1 of the source, augmented by `seed`."""
+    """Where a prototype came from. Its views are variants 0 … views-1 of the source, augmented by `seed`.
+
+    Without an `image` the source is unknown (`unknown_source`).
+    """
 
     prototype: int
     class_name: str
@@ -170,7 +174,7 @@ class RunFolder:
         """The source images as the network saw them, each once."""
         (self.path / "prototypes").mkdir(exist_ok=True)
         for name, index in {item.image: item.index for item in records}.items():
-            pixels = train[index].image.permute(1, 2, 0).numpy()
+            pixels = image_of(train, index).permute(1, 2, 0).numpy()
             with whole(self.path / name) as temporary:
                 Image.fromarray(pixels).save(temporary, format="PNG")
 
@@ -222,11 +226,27 @@ def _checked_classes(classes: object) -> list[str]:
 def _checked_record(number: int, item: dict[str, Any], classes: Sequence[str]) -> PrototypeRecord:
     """A record whose picture lies where we put pictures: never a path that leads out of the folder."""
     record = PrototypeRecord(**item)
-    if not isinstance(record.image, str) or not _SOURCE.fullmatch(record.image):
+    if not isinstance(record.image, str) or (record.image and not _SOURCE.fullmatch(record.image)):
         raise ValueError(f"prototype {number} names the picture {record.image!r}")
     if record.prototype != number or record.class_name not in classes or not isinstance(record.source, str):
         raise ValueError(f"prototype {number} is not in order")
     return record
+
+
+def unknown_source(prototype: int, class_name: str) -> PrototypeRecord:
+    """The record of a prototype whose training image nobody kept."""
+    return PrototypeRecord(
+        prototype=prototype,
+        class_name=class_name,
+        source="unknown",
+        index=-1,
+        image="",
+        region=-1,
+        distance=-1.0,
+        views=0,
+        seed=0,
+        collapsed=False,
+    )
 
 
 def prototype_records(

@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from dprotonet.config import Config, to_tables
+from dprotonet.config import Config, DataConfig, to_tables
 from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.part import Part
 from dprotonet.data.transforms import Augment, Views
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import (
@@ -30,6 +31,7 @@ from dprotonet.experiment.build import (
     check_data,
     default_cache,
 )
+from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
@@ -45,7 +47,7 @@ from dprotonet.training.views import ViewSource
 logger = logging.getLogger(__name__)
 
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
-RESUMABLE = {"epochs", "patience", "workers", "tensorboard"}
+RESUMABLE = {"epochs", "patience", "workers", "image_cache", "tensorboard"}
 
 
 @dataclass(frozen=True)
@@ -67,13 +69,22 @@ class Trainer:
     overwrite: bool = False
     cache: Path = field(default_factory=default_cache)
     on_scan: Progress | None = None
+    splits: Callable[[DataConfig, Progress | None], Splits] = build_splits
 
     def run(self) -> Iterator[Preparing | Event]:
-        """Train to the end. After the first RoundDone the folder can be loaded."""
+        """Train to the end, the folder claimed. After the first RoundDone it can be loaded."""
         check_config(self.config)
+        with claimed(self.out):
+            yield from self.run_claimed()
+
+    def run_claimed(self) -> Iterator[Preparing | Event]:
+        """The same for a caller who has claimed the folder."""
+        check_config(self.config)
+        if self.config.data.folds and not self.config.data.fold:
+            raise UserError("data.folds is set, but not data.fold; `dprotonet train --folds` trains them all")
         folder = RunFolder(self.out)
         self._check_out(folder)
-        splits = build_splits(self.config.data, self.on_scan)
+        splits = self.splits(self.config.data, self.on_scan)
         check_data(splits.train, self._needed_images())
         network = self._network(splits)
         accelerator = build_accelerator(self.config.training)
@@ -176,12 +187,17 @@ class Trainer:
     def frozen(
         self, views: Views, network: Network, accelerator: Accelerator, augmentations: int
     ) -> Generator[Preparing, None, FeatureViews]:
-        """The cached features of a split, computed now if need be (by one process of each machine)."""
+        """The cached features of a split, computed now if need be (by one process of each machine).
+
+        Those of a fold are rows of the features of all folds, so that they are computed once for all.
+        """
+        part = views.data if isinstance(views.data, Part) else None
+        wanted = views if part is None else self.views(network, part.whole, augment=Augment())
         cache = FeatureCache(
             self.cache,
             network.encoder.backbone,
-            views,
-            augmentations,
+            wanted,
+            augmentations if part is None else self.config.training.augmentations,
             accelerator.device,
             workers=self.config.training.workers,
         )
@@ -189,7 +205,8 @@ class Trainer:
             for done, total in cache.build():
                 yield Preparing("features", done, total)
         accelerator.wait_for_everyone()
-        return cache.open()
+        features = cache.open()
+        return features if part is None else features.part(part.indices, augmentations)
 
     def _start(self, engine: Engine) -> None:
         network, seed = engine.network, self.config.training.seed

@@ -8,8 +8,8 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.figures.chart import blank, headline, rendered
-from dprotonet.figures.method_lines import plain_text, styles_of
-from dprotonet.figures.style import HAIRLINE, MUTED, fitted, font
+from dprotonet.figures.method_lines import labelled, styles_of
+from dprotonet.figures.style import MUTED, fitted, font
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,23 +31,18 @@ def forgetting_curves(
     for name, style in styles_of(correlations).items():
         axes.add_line(style.line(places, torch.cat([torch.ones(1).double(), means[name]]), label=name))
     axes.axhline(0, color=MUTED, linewidth=0.8)
-    _calm(axes, layers, lowest=float(torch.cat([*means.values()]).nan_to_num(1.0).min()))
+    _scale(axes, layers, lowest=float(torch.cat([*means.values()]).nan_to_num(1.0).min()))
+    up = "rank correlation with the intact network's map"
+    labelled(axes, across="random from the output down to this layer", up=up)
     headline(axes, title or "What remains of the heatmap while the network forgets")
     return rendered(figure)
 
 
-def _calm(axes: "Axes", layers: Sequence[str], lowest: float) -> None:
+def _scale(axes: "Axes", layers: Sequence[str], lowest: float) -> None:
     names = ["intact", *(fitted(layer, NAME, font(12), tail=8) for layer in layers)]
     axes.set_xlim(0, len(layers))
     axes.set_ylim(min(-0.1, lowest - 0.05), 1.05)
     axes.set_xticks(range(len(names)), names, rotation=35, ha="right", fontsize=8)
-    axes.grid(axis="y", color=HAIRLINE)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_ylabel("rank correlation with the intact network's map", color=MUTED)
-    axes.set_xlabel("random from the output down to this layer", color=MUTED)
-    legend = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9)
-    plain_text(legend)
 
 
 def _check(correlations: Mapping[str, Tensor], layers: Sequence[str]) -> None:

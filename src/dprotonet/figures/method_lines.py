@@ -130,6 +130,21 @@ def calm(axes: "Axes") -> None:
     axes.xaxis.set_major_locator(MultipleLocator(20))
     axes.xaxis.set_major_formatter(PercentFormatter(xmax=100, decimals=0, symbol=" %"))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    _unbox(axes)
+
+
+def labelled(axes: "Axes", *, across: str, up: str, legend: str | None = None) -> None:
+    """Names of both axes, a quiet grid, no box, and the legend of all lines beside the panel."""
+    _unbox(axes)
+    axes.set_xlabel(across, color=MUTED)
+    axes.set_ylabel(up, color=MUTED)
+    beside = axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize=9, title=legend)
+    beside.set_alignment("left")
+    beside.get_title().set_fontsize(9)
+    plain_text(beside)
+
+
+def _unbox(axes: "Axes") -> None:
     axes.grid(axis="y", color=HAIRLINE)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)

@@ -32,14 +32,25 @@ METHODS = {
 
 
 class CAM:
-    """Explains the class of a network by one of the four; `layer` None finds the deepest feature map."""
+    """Explains the class of a network by one of the four; `layer` None finds the deepest feature map.
+
+    `stem` is a module of the network in front of that layer. Ablation-CAM shows it one image hundreds of
+    times; named, it computes that image once.
+    """
 
     def __init__(
-        self, model: nn.Module, method: str = "gradcam", *, layer: nn.Module | None = None, batch: int = 32
+        self,
+        model: nn.Module,
+        method: str = "gradcam",
+        *,
+        layer: nn.Module | None = None,
+        stem: nn.Module | None = None,
+        batch: int = 32,
     ) -> None:
         if method not in METHODS:
             raise UserError(f"unknown method '{method}'; known: {', '.join(METHODS)}")
         self.model, self.method, self.layer, self.batch = model, method, layer, batch
+        self.stem = stem if method == "ablationcam" else None
 
     def explain(self, images: Tensor, node: Node | None = None) -> list[Explanation]:
         check_images(images, self.batch)
@@ -48,7 +59,9 @@ class CAM:
         with borrowed(self.model), _unaltered(self.model), differentiable():
             labels = self._labels(images, node)
             module, layout = self._target_layer(images, labels)
-            maps, forward = self._maps(images, labels, module, layout)
+            with _computed_once(self.stem) as stem:
+                maps, forward = self._maps(images, labels, module, layout)
+            forward = forward if stem is None else round(stem.computed / len(images))
         heat = unit_range(maps)
         warn_of_empty(heat, lambda row: f"logit of class {int(labels[row])}")
         return [
@@ -116,6 +129,42 @@ class _Classifier(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         self.seen += len(images)
         return class_scores(self.model, images)
+
+
+class _Once:
+    """In the place of a module's forward: an image that comes again, alone or as a whole batch, is kept."""
+
+    def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
+        self.forward, self.computed = forward, 0
+        self.image, self.answer = torch.empty(0), torch.empty(0)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        image = images[:1]
+        if not torch.equal(image.expand_as(images), images):
+            return self._compute(images)
+        if not torch.equal(self.image, image):
+            self.image, self.answer = image.clone(), self._compute(image)
+        return self.answer.expand(len(images), *self.answer.shape[1:])
+
+    def _compute(self, images: Tensor) -> Tensor:
+        self.computed += len(images)
+        return self.forward(images)
+
+
+@contextmanager
+def _computed_once(module: nn.Module | None) -> Iterator[_Once | None]:
+    if module is None:
+        yield None
+        return
+    own = vars(module).get("forward")
+    once = _Once(module.forward)
+    vars(module)["forward"] = once
+    try:
+        yield once
+    finally:
+        del vars(module)["forward"]  # the class has it, unless the module had one of its own
+        if own is not None:
+            vars(module)["forward"] = own
 
 
 @contextmanager

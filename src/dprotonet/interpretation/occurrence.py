@@ -9,42 +9,27 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from dprotonet.interpretation.base import Explanation, borrowed
-from dprotonet.interpretation.nodes import ClassNode, Node, precision
-from dprotonet.interpretation.problem import check_images
-from dprotonet.interpretation.similarity import explanations, prototype_weights
+from dprotonet.interpretation.nodes import precision
+from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.ops import upsample
 
 Occurring = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-class OccurrenceMaps:
+class OccurrenceMaps(PrototypeMaps):
     """Explains classes and prototypes of an XProtoNet by one forward pass.
 
     `occurring`: images to maps (B, P, h, w) and scores (B, P); `weight` (C, P): the last layer.
     Unstated: XProtoNet shows a map for each prototype; of a class we show their sum, by contribution.
     """
 
+    name = "occurrence"
+
     def __init__(self, model: nn.Module, *, occurring: Occurring, weight: Tensor, batch: int = 32) -> None:
-        self.model, self.occurring, self.batch = model, occurring, batch
-        self.weight = weight.detach().float()
-
-    def explain(self, images: Tensor, node: Node | None = None) -> list[Explanation]:
-        """One explanation an image: of a ClassNode, of a PrototypeNode, or of the predicted class."""
-        check_images(images, self.batch)
-        watched = node if node is not None else self._predicted(images)
-        watched.check(len(images))
-        weights = prototype_weights(watched, self.weight)
-        with borrowed(self.model), torch.inference_mode(False), torch.no_grad():
-            raw = torch.cat(list(self._maps(images.detach(), weights)))
-        return explanations(images, raw, watched, name="occurrence", passes=1 + (node is None))
-
-    def _predicted(self, images: Tensor) -> ClassNode:
-        labels = ClassNode.predicted(self.model, images, batch=self.batch).labels
-        return ClassNode(self.model, labels, probability=False)
+        super().__init__(model, weight=weight, batch=batch)
+        self.occurring = occurring
 
     def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
-        """Enlarged maps, (b, H, W) for every block of images."""
         blocks = images.to(precision(self.model)).split(self.batch)
         for block, wanted in zip(blocks, weights.split(self.batch), strict=True):
             maps, scores = self.occurring(block)

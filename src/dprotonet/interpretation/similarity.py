@@ -11,29 +11,23 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from dprotonet.errors import ComputationError, UserError
-from dprotonet.interpretation.base import Box, Explanation, Passes, borrowed, warn_of_empty
-from dprotonet.interpretation.nodes import (
-    ClassNode,
-    Forward,
-    Node,
-    PrototypeNode,
-    Similarity,
-    precision,
-)
-from dprotonet.interpretation.problem import check_images
-from dprotonet.ops import unit_range
+from dprotonet.errors import UserError
+from dprotonet.interpretation.base import Box
+from dprotonet.interpretation.nodes import Forward, PrototypeNode, Similarity, precision
+from dprotonet.interpretation.prototype_maps import PrototypeMaps
 
 _BLOCK_ELEMENTS = 12_000_000  # of regions × prototypes × channels at a time: 48 MB if all are subtracted
 
 
-class SimilarityMaps:
+class SimilarityMaps(PrototypeMaps):
     """Explains classes and prototypes of a prototype network by one forward pass.
 
     `regions`: images to region vectors (B, R, D); `footprint` (R, h, w): where each region looks;
     `similarity`: vectors (B, R, D) and prototypes (P, D) to (B, R, P); `weight` (C, P): the last layer. The
     map of a class is the sum of the maps of all prototypes that speak for it, times their weights.
     """
+
+    name = "similarity"
 
     def __init__(
         self,
@@ -47,30 +41,15 @@ class SimilarityMaps:
         batch: int = 32,
     ) -> None:
         _check(footprint, prototypes, weight)
-        self.model, self.regions, self.similarity, self.batch = model, regions, similarity, batch
-        self.footprint = footprint.detach().float()
-        self.prototypes, self.weight = prototypes.detach().float(), weight.detach().float()
-
-    def explain(self, images: Tensor, node: Node | None = None) -> list[Explanation]:
-        """One explanation an image: of a ClassNode, of a PrototypeNode, or of the predicted class."""
-        check_images(images, self.batch)
-        watched = node if node is not None else self._predicted(images)
-        watched.check(len(images))
-        weights = prototype_weights(watched, self.weight)
-        with borrowed(self.model), torch.inference_mode(False), torch.no_grad():
-            raw = torch.cat(list(self._maps(images.detach(), weights)))
-        return explanations(images, raw, watched, name="similarity", passes=1 + (node is None))
+        super().__init__(model, weight=weight, batch=batch)
+        self.regions, self.similarity = regions, similarity
+        self.footprint, self.prototypes = footprint.detach().float(), prototypes.detach().float()
 
     def prototype(self, numbers: list[int] | Tensor) -> PrototypeNode:
         """The node of one prototype an image, by number."""
         return PrototypeNode(self.regions, self.similarity, self.prototypes, numbers, model=self.model)
 
-    def _predicted(self, images: Tensor) -> ClassNode:
-        labels = ClassNode.predicted(self.model, images, batch=self.batch).labels
-        return ClassNode(self.model, labels, probability=False)
-
     def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
-        """Enlarged maps, (b, H, W) for every block of images."""
         size = (images.shape[-2], images.shape[-1])
         blocks = images.to(precision(self.model)).split(self.batch)
         for block, wanted in zip(blocks, weights.split(self.batch), strict=True):
@@ -94,38 +73,6 @@ class SimilarityMaps:
             chosen = self.prototypes.to(vectors.device)[some]
             total += self.similarity(vectors.unsqueeze(0), chosen).squeeze(0) @ weights[some]
         return total
-
-
-def prototype_weights(node: Node, weight: Tensor) -> Tensor:
-    """How much each prototype's map counts for each image, (N, P); weight (C, P)."""
-    if isinstance(node, PrototypeNode):
-        return torch.eye(weight.shape[1], device=weight.device)[node.numbers]
-    if not isinstance(node, ClassNode):
-        raise UserError("similarity maps explain classes and prototypes only; use MDM for other nodes")
-    for label in node.labels.tolist():
-        if not 0 <= label < len(weight):
-            raise UserError(f"there is no class {label}; the model has classes 0 to {len(weight) - 1}")
-    return weight[node.labels.to(weight.device)].clamp_min(0)
-
-
-def explanations(images: Tensor, raw: Tensor, node: Node, *, name: str, passes: int) -> list[Explanation]:
-    """Finished maps (N, H, W) of a network's own kind as explanations."""
-    _check_finite(raw, node)
-    heatmaps = unit_range(raw)
-    warn_of_empty(heatmaps, node.name)
-    return [
-        Explanation(
-            heatmap=heatmaps[row],
-            raw=raw[row],
-            masks={},
-            loss=(),
-            passes=Passes(passes, 0),
-            node=node.name(row),
-            image=images[row].detach(),
-            facts={"preset": name},
-        )
-        for row in range(len(images))
-    ]
 
 
 def percentile_box(heat: Tensor, percentile: float = 95) -> Box:
@@ -160,12 +107,3 @@ def _check(footprint: Tensor, prototypes: Tensor, weight: Tensor) -> None:
         raise UserError(f"{shapes}: they must be (R, h, w) and (P, D)")
     if weight.ndim != 2 or weight.shape[1] != len(prototypes):
         raise UserError(f"{shapes}, weight {tuple(weight.shape)}: it must be (C, {len(prototypes)})")
-
-
-def _check_finite(raw: Tensor, node: Node) -> None:
-    wrong = (~torch.isfinite(raw.flatten(1)).all(dim=1)).nonzero().flatten().tolist()
-    if wrong:
-        raise ComputationError(
-            f"the similarity map of {node.name(wrong[0])} is not finite for image {wrong[0]}; "
-            "check its region vectors, or use float32 if the model is in half precision"
-        )

@@ -1,5 +1,7 @@
 """Accuracy and its relatives, all from the confusion matrix, and AUROC for two classes (Section 4.2)."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -48,6 +50,16 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
     if not hits or not misses:
         return float("nan")
     return ((rank[positive].sum() - hits * (hits + 1) / 2) / (hits * misses)).item()
+
+
+def wilson_interval(right: int, total: int, *, z: float = 1.959964) -> tuple[float, float]:
+    """Where a share of `right` among `total` may truly lie (Wilson, 1927; 95 %); NaN when there is none."""
+    if not total:
+        return float("nan"), float("nan")
+    share, weight = right / total, z * z / total
+    middle = share + weight / 2
+    reach = z * math.sqrt(share * (1 - share) / total + weight / (4 * total))
+    return max(0.0, (middle - reach) / (1 + weight)), min(1.0, (middle + reach) / (1 + weight))
 
 
 def _row(confusion: Tensor, positive: int) -> Tensor:

@@ -1,8 +1,10 @@
 """Checkpoints as safetensors and JSON: reading one never runs code, writing one never leaves half a file."""
 
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,15 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         ) from None
 
 
+def tensor_digest(tensors: Mapping[str, Tensor], *, beginning: str = "", size: int = 16) -> str:
+    """A digest of `size` bytes of all tensors with their names, after a text that belongs to it."""
+    digest = hashlib.blake2b(beginning.encode(), digest_size=size)
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
 def read_metadata(path: Path) -> dict[str, str]:
     """The strings stored beside the tensors."""
     with safe_open(path, framework="pt") as file:
@@ -86,6 +97,7 @@ def save_checkpoint(folder: Path, engine: Engine, extra: dict[str, Any]) -> None
         "position": asdict(engine.position),
         "optimizer": engine.optimizer is not None,
         "projection": engine.projection is not None,
+        "scaler": _scaler_state(engine),
         "extra": extra,
     }
     write_text(fresh / _STATE, json.dumps(state, indent=1))
@@ -118,12 +130,25 @@ def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
             tensors = load_tensors(folder / _PROJECTION)
             views = int(tensors.pop("views"))
             engine.projection = Projection(**tensors, views=views)
+        _restore_scaler(engine, state.get("scaler", {}))
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
             f"the checkpoint {folder} is damaged ({error}); start anew with --overwrite"
         ) from None
     engine.position = position
     return extra
+
+
+def _scaler_state(engine: Engine) -> dict[str, float]:
+    """By how much losses are scaled in half precision, and since when; nothing in other precisions."""
+    scaler = engine.accelerator.scaler
+    return {} if scaler is None else dict(scaler.state_dict())
+
+
+def _restore_scaler(engine: Engine, state: dict[str, float]) -> None:
+    """A run that went on without it would overflow for some steps until the scale is small again."""
+    if engine.accelerator.scaler is not None and state:
+        engine.accelerator.scaler.load_state_dict(state)
 
 
 def _projection_tensors(projection: Projection) -> dict[str, Tensor]:

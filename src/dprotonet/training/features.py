@@ -4,7 +4,6 @@ The file's name is a digest of data, weights and transform, so another of any of
 reuse some rows are computed again and compared. Half precision: 125 KB a view for EfficientNet-Lite0.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from dprotonet.data.transforms import View, Views
 from dprotonet.errors import ComputationError
 from dprotonet.files import write_text
+from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.views import Key, chunks, load
 
 logger = logging.getLogger(__name__)
@@ -28,16 +28,37 @@ _CHECKED_ROWS = 3
 _TOLERANCE = 0.02  # of the largest value: half precision and another batch size, not another image
 
 
+class Rows:
+    """Some rows of an array on disk, and the first `variants` of each, without reading the others."""
+
+    def __init__(self, whole: np.ndarray, rows: Sequence[int], variants: int) -> None:
+        self.whole, self.rows = whole, rows
+        self.shape = (len(rows), variants, *whole.shape[2:])
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: tuple[int, int | slice]) -> np.ndarray:
+        found: np.ndarray = self.whole[self.rows[key[0]], key[1]]
+        return found
+
+
 @dataclass(frozen=True)
 class FeatureViews:
     """Cached feature maps (N, 1 + augmentations, D, h, w), served like images."""
 
-    features: np.ndarray
+    features: np.ndarray | Rows
     labels: Sequence[int]
 
     @property
     def augmentations(self) -> int | None:
         return self.features.shape[1] - 1
+
+    def part(self, rows: Sequence[int], augmentations: int) -> "FeatureViews":
+        """Some of the images, with some of their augmentations."""
+        assert isinstance(self.features, np.ndarray)
+        labels = [self.labels[row] for row in rows]
+        return FeatureViews(Rows(self.features, rows, 1 + augmentations), labels)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -64,11 +85,9 @@ class FeatureCache:
         """Digest of all that the features depend on."""
         augment = self.views.augment.description if self.views.augment else "none"
         facts = [self.views.data.fingerprint, str(self.views.normalise), augment, str(self.views.seed)]
-        digest = hashlib.blake2b("\n".join([*facts, str(self.augmentations)]).encode(), digest_size=16)
-        for name, tensor in self.backbone.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        return tensor_digest(
+            self.backbone.state_dict(), beginning="\n".join([*facts, str(self.augmentations)])
+        )
 
     def build(self) -> Iterator[tuple[int, int]]:
         """Compute what is not there yet, yielding (views done, views in all)."""
@@ -84,6 +103,10 @@ class FeatureCache:
             write_text(path.with_suffix(".json"), json.dumps(self._facts(total), indent=1))
         finally:
             temporary.unlink(missing_ok=True)
+
+    def kept(self) -> FeatureViews | None:
+        """The features, if they are there already and right."""
+        return self.open() if self.path.exists() and self._holds(self.path) else None
 
     def open(self) -> FeatureViews:
         return FeatureViews(np.load(self.path, mmap_mode="r"), self.views.labels)
@@ -132,7 +155,7 @@ class FeatureCache:
         except (OSError, ValueError, EOFError):
             fits = False
         if not fits:
-            logger.warning("feature cache %s does not match data and weights; computing it again", path.name)
+            logger.warning("feature cache %s does not match data and weights; not used", path.name)
         return bool(fits)
 
     def _same(self, kept: np.ndarray, row: int) -> bool:

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+from dprotonet.experiment.benchmark.localisation import Localisation
+from dprotonet.experiment.benchmark.localisation_table import LocalisationTable
 from dprotonet.experiment.benchmark.run import Benchmark
-from dprotonet.experiment.benchmark.table import BenchmarkTable
+from dprotonet.experiment.benchmark.table import BenchmarkTable, Results
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.figures import AccuracyCurve, network_curves
@@ -15,7 +17,7 @@ def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     """Write everything; what results.json says, with the paths."""
     folder, results = benchmark.folder, benchmark.results()
     table = BenchmarkTable.of(benchmark.plan, results)
-    content = {
+    content: dict[str, Any] = {
         "title": table.title,
         "finished": len(results),
         "runs": len(benchmark.plan.cells),
@@ -25,11 +27,25 @@ def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
         ],
         "files": {kind: str(folder / f"table.{kind}") for kind in ("md", "tex", "csv")} | _curves(benchmark),
     }
+    if benchmark.plan.localisation is not None:
+        content |= _save_localisation(Localisation(benchmark, benchmark.plan.localisation), results, content)
     write_text(folder / "table.md", table.markdown())
     write_text(folder / "table.tex", table.latex())
     write_text(folder / "table.csv", table.csv())
     write_text(folder / "results.json", json.dumps(content, ensure_ascii=False, indent=1))
     return content
+
+
+def _save_localisation(
+    localisation: Localisation, results: Results, content: dict[str, Any]
+) -> dict[str, Any]:
+    """The second table; what it adds to results.json."""
+    folder, table = localisation.benchmark.folder, LocalisationTable.of(localisation, results)
+    written = {"md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
+    for kind, text in written.items():
+        write_text(folder / f"localisation.{kind}", text)
+    files = {f"localisation {kind}": str(folder / f"localisation.{kind}") for kind in written}
+    return {"localisation": table.summary(), "files": {**content["files"], **files}}
 
 
 def _curves(benchmark: Benchmark) -> dict[str, str]:
@@ -56,6 +72,7 @@ def _curve(run: RunFolder) -> AccuracyCurve | None:
     records = run.read_metrics()
     epochs = [item for item in records if item["event"] == "EpochDone" and item["phase"] != "last"]
     pushes = [item for item in records if item["event"] == "PushDone"]
+    judged = {item["epoch"]: item["val_accuracy"] for item in records if item["event"] == "RoundDone"}
     if not epochs:
         return None
     return AccuracyCurve(
@@ -63,4 +80,5 @@ def _curve(run: RunFolder) -> AccuracyCurve | None:
         [item["val_accuracy"] for item in epochs],
         [item["epoch"] for item in pushes],
         [item["val_after"] for item in pushes],
+        [judged[item["epoch"]] for item in pushes if item["epoch"] in judged],
     )

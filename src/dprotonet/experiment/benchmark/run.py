@@ -6,7 +6,6 @@ Two processes may share a folder of runs: each run is claimed before it is begun
 at is left to it.
 """
 
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,21 +14,17 @@ from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
-from filelock import FileLock, Timeout
 
-from dprotonet.config import to_tables
-from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.plan import Cell, Plan
-from dprotonet.experiment.build import build_splits, default_cache
+from dprotonet.experiment.build import RememberedSplits, default_cache
+from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.evaluation import Evaluation, evaluate_model
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.result_file import read_result, write_result
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Preparing, Trainer, finished
-from dprotonet.files import write_text
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import Event
-
-RESULT = "result.json"
 
 
 class Failure(NamedTuple):
@@ -56,6 +51,7 @@ class Benchmark:
     plan: Plan
     folder: Path
     cache: Path = field(default_factory=default_cache)
+    splits: RememberedSplits = field(default_factory=RememberedSplits)
 
     def run(self) -> Iterator[Progress]:
         """Train and evaluate everything that is missing."""
@@ -64,7 +60,7 @@ class Benchmark:
             place = self.folder / "runs" / cell.folder
             failure = None
             try:
-                with _claimed(place):
+                with claimed(place):
                     for event in self._finish(cell, place):
                         yield Progress(done, total, cell.folder, event)
             except Exception as error:  # one failed run of many is told, and the others go on
@@ -75,25 +71,24 @@ class Benchmark:
         """What is finished, by row, column and seed."""
         found = {}
         for cell in self.plan.cells:
-            result = _result(self.folder / "runs" / cell.folder, cell)
+            result = read_result(self.folder / "runs" / cell.folder, cell.config)
             if result is not None:
                 found[cell.row, cell.column, cell.seed] = result
         return found
 
     def _finish(self, cell: Cell, place: Path) -> Iterator[Preparing | Event]:
-        if _result(place, cell) is not None:
+        if read_result(place, cell.config) is not None:
             return
         begun = (place / "config.toml").exists()
-        trainer = Trainer(cell.config, place, resume=begun, cache=self.cache)
+        trainer = Trainer(cell.config, place, resume=begun, cache=self.cache, splits=self.splits)
         start = time.perf_counter()
-        yield from trainer.run()
+        yield from trainer.run_claimed()
         result = {
-            "config": to_tables(cell.config),
             "seconds": time.perf_counter() - start,
             "push changes": _push_changes(RunFolder(place)),
             **_evaluated(trainer).summary(),
         }
-        write_text(place / RESULT, json.dumps(result, ensure_ascii=False, indent=1))
+        write_result(place, cell.config, result)
 
 
 def _evaluated(trainer: Trainer) -> Evaluation:
@@ -101,7 +96,7 @@ def _evaluated(trainer: Trainer) -> Evaluation:
     model = Model.load(trainer.out)
     if trainer.config.training.mode != "frozen":
         return evaluate_model(model, trainer.config.data)
-    test = build_splits(trainer.config.data).test
+    test = trainer.splits(trainer.config.data, None).test
     accelerator = Accelerator()
     views = trainer.views(model.network, test)
     features = finished(trainer.frozen(views, model.network, accelerator, 0))
@@ -114,32 +109,3 @@ def _push_changes(run: RunFolder) -> list[float]:
     """How much validation accuracy every push gained or lost."""
     pushes = (item for item in run.read_metrics() if item["event"] == "PushDone")
     return [item["val_after"] - item["val_before"] for item in pushes]
-
-
-def _claimed(place: Path) -> FileLock:
-    """The run for this process alone, until it is finished or the process has died."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(f"{place}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(f"another process is at {place.name}; its result is not in this table") from None
-    return lock
-
-
-def _result(place: Path, cell: Cell) -> dict[str, Any] | None:
-    """What a finished run found; None if it is not finished. One of another config is an error."""
-    try:
-        result: dict[str, Any] = json.loads((place / RESULT).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except ValueError:
-        raise UserError(f"{place / RESULT} is damaged; remove it to evaluate the run anew") from None
-    wanted = json.loads(json.dumps(to_tables(cell.config)))
-    for table, values in wanted.items():
-        changed = [key for key in values if result["config"].get(table, {}).get(key) != values[key]]
-        if changed:
-            raise UserError(
-                f"{place} was trained with another {table}.{changed[0]}; name another --out, or remove it"
-            )
-    return result

@@ -60,8 +60,8 @@ class BenchmarkTable:
     def latex(self) -> str:
         heads = ["", *self._heads()]
         lines = [r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}", r"\toprule"]
-        lines += [" & ".join(map(_escaped, heads)) + r" \\", r"\midrule"]
-        lines += [" & ".join([_escaped(row), *self._cells(row, r"$\pm$")]) + r" \\" for row in self.rows]
+        lines += [" & ".join(map(escaped, heads)) + r" \\", r"\midrule"]
+        lines += [" & ".join([escaped(row), *self._cells(row, r"$\pm$")]) + r" \\" for row in self.rows]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", f"% {self.note()}", ""])
 
     def csv(self) -> str:
@@ -69,7 +69,7 @@ class BenchmarkTable:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["row", "column", "measure", "mean", "deviation", "seeds"])
         for (row, column, measure), found in self.values.items():
-            mean, deviation = (("" if math.isnan(x) else f"{x:.6g}") for x in _spread(found))
+            mean, deviation = (("" if math.isnan(x) else f"{x:.6g}") for x in spread(found))
             writer.writerow([row, column, measure, mean, deviation, len(found)])
         return text.getvalue()
 
@@ -91,7 +91,8 @@ class BenchmarkTable:
         return [_written(self.values[row, *pair], sign) for pair in pairs]
 
 
-def _spread(found: tuple[float, ...]) -> tuple[float, float]:
+def spread(found: tuple[float, ...]) -> tuple[float, float]:
+    """Mean and standard deviation over seeds, NaN where there are too few."""
     return (
         fmean(found) if found else math.nan,
         stdev(found) if len(found) > 1 else math.nan,
@@ -99,11 +100,12 @@ def _spread(found: tuple[float, ...]) -> tuple[float, float]:
 
 
 def _written(found: tuple[float, ...], sign: str) -> str:
-    mean, deviation = _spread(found)
+    mean, deviation = spread(found)
     if not found:
         return "–"
     return f"{100 * mean:.1f}" + ("" if math.isnan(deviation) else f" {sign} {100 * deviation:.1f}")
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Fit for LaTeX."""
     return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")

@@ -59,16 +59,24 @@ class Method:
         return self.name in CONTROLS
 
 
+def check_method(name: str) -> None:
+    """A UserError unless a method has that name, before there is a network."""
+    kind, _, rest = name.partition(":")
+    if kind == "mdm":
+        _preset(rest)
+    elif not (kind == "file" and rest) and (kind not in KNOWN or rest):
+        known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], file:FOLDER"
+        raise UserError(f"unknown method '{name}'; known: {known}")
+
+
 def method(name: str, classifier: Classifier) -> Method:
     """The method of that name for that network."""
+    check_method(name)
     kind, _, rest = name.partition(":")
     if kind == "mdm":
         return _mdm(name, _preset(rest), classifier)
-    if kind == "file" and rest:
+    if kind == "file":
         return Method(name, _Stored(Path(rest).expanduser()), {"maps": rest})
-    if kind not in KNOWN or rest:
-        known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], file:FOLDER"
-        raise UserError(f"unknown method '{name}'; known: {known}")
     if kind in CONTROLS:
         return Method(name, _CONTROL[kind])
     explainer = rival(kind, classifier)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet import __version__
 from dprotonet.data.base import ImageData, Sample
@@ -61,10 +61,13 @@ class Comparison:
     folder: Path
     protocol: Protocol = field(default_factory=Protocol)
     limit: int | None = None
+    chosen: tuple[int, ...] = ()
 
     @property
     def indices(self) -> list[int]:
-        """At most `limit` images, drawn from the split; a larger limit has those of a smaller one."""
+        """Those chosen, or else at most `limit` images, drawn; a larger limit has those of a smaller one."""
+        if self.chosen:
+            return sorted(self.chosen)
         drawn = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(0))
         return sorted(drawn[: self.limit].tolist())
 
@@ -72,7 +75,7 @@ class Comparison:
         """What makes the numbers, but for the methods and the choice of images."""
         return {
             "network": self.classifier.name,
-            "weights": _digest(self.classifier),
+            "weights": weights_digest(self.classifier.module),
             "images": self.data.fingerprint,
             "size": self.classifier.size,
             "protocol": self.protocol.facts,
@@ -174,10 +177,10 @@ def _logits(classifier: Classifier, images: Tensor) -> Tensor:
     return logits.float()
 
 
-def _digest(classifier: Classifier) -> str:
+def weights_digest(network: nn.Module) -> str:
     """Of all weights, so that results are never mixed with those of another network."""
     content = hashlib.blake2b(digest_size=8)
-    for name, values in sorted(classifier.module.state_dict().items()):
+    for name, values in sorted(network.state_dict().items()):
         content.update(name.encode())
         content.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return content.hexdigest()

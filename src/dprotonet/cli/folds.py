@@ -1,0 +1,45 @@
+"""`dprotonet train --folds k`: cross-validation, a run for each fold."""
+
+from typing import TYPE_CHECKING
+
+from dprotonet.errors import ComputationError
+
+if TYPE_CHECKING:
+    from dprotonet.cli.train import TrainArguments
+    from dprotonet.config import Config
+
+
+def cross_validate(config: "Config", arguments: "TrainArguments") -> None:
+    """Train what is missing, fold by fold, and print what all of them come to."""
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.build import default_cache
+    from dprotonet.experiment.cross_validation import CrossValidation
+    from dprotonet.experiment.trainer import leave_group
+
+    console, taken = stderr_console(), []
+    with Reporter(console) as reporter:
+        validation = CrossValidation(
+            config,
+            arguments.out,
+            overwrite=arguments.overwrite,
+            cache=arguments.cache or default_cache(),
+            on_scan=lambda done, total: reporter.advance("scan", done, total),
+        )
+        current = 0
+        for step in validation.run():
+            if step.fold != current:
+                current = step.fold
+                console.print(f"fold {step.fold} of {config.data.folds}", style="bold")
+            if step.event is not None:
+                reporter.show(step.event)
+            taken += [step.fold] * step.taken
+    leave_group()
+    if not console.quiet:  # the main process of a distributed run
+        validation.save()
+        print((arguments.out / "folds.md").read_text(encoding="utf-8"))
+        print(f"in numbers: {arguments.out / 'folds.json'}")
+    if taken:
+        folds = ", ".join(map(str, taken))
+        raise ComputationError(
+            f"another process is at fold {folds}; the same command has the whole table when it has finished"
+        )

@@ -1,0 +1,90 @@
+"""`dprotonet import`: an original ProtoPNet becomes a run folder."""
+
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+
+@dataclass(frozen=True)
+class ImportArguments:
+    """Make a run folder of the state dict of an original ProtoPNet (.pth, .pt, .bin or .safetensors).
+
+    A file that holds the whole pickled model is refused, for reading it would run code:
+    save model.state_dict() from where it was trained.
+    """
+
+    file: Annotated[Path, tyro.conf.Positional]
+    """The state dict."""
+    out: Path
+    """The run folder to make."""
+    classes: Path | None = None
+    """A text file with a class name a line, in order (default: those of --data, else class 0, class 1 …)."""
+    data: str | None = None
+    """The data set it was trained on, as in train, so that `dprotonet evaluate` knows it."""
+    backbone: str | None = None
+    """timm:NAME of the trunk (default: found by itself for ResNet, VGG and DenseNet)."""
+    image_size: int = 224
+    """Side of the square the network was trained on."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(ImportArguments, words, command="import")
+    from dprotonet.experiment.build import UNKNOWN_DATA
+    from dprotonet.experiment.import_protopnet import ImportSettings, import_protopnet
+
+    settings = ImportSettings(
+        _class_names(arguments),
+        backbone=arguments.backbone,
+        image_size=arguments.image_size,
+        data=UNKNOWN_DATA if arguments.data is None else _full(arguments.data),
+    )
+    report = import_protopnet(arguments.file, arguments.out, settings)
+    if arguments.json:
+        json.dump({"run": str(arguments.out), **report}, sys.stdout, ensure_ascii=False)
+        print()
+        return
+    matched = ", ".join(f"{count} entries of the {part}" for part, count in report["matched"].items())
+    print(f"{report['network']} on {report['backbone']}: {report['classes']} classes, ", end="")
+    print(f"{report['prototypes']} prototypes of dimension {report['dimension']}")
+    print(f"matched: {matched}; nothing is missing")
+    print("source images of the prototypes are unknown, so that `explain` cannot show them")
+    print(f"the run is in {arguments.out}; next: dprotonet predict {shlex.quote(str(arguments.out))} IMAGE")
+
+
+def _full(data: str) -> str:
+    from dprotonet.cli.train import absolute
+    from dprotonet.config import DataConfig
+
+    return absolute(DataConfig(data=data)).data
+
+
+def _class_names(arguments: ImportArguments) -> tuple[str, ...]:
+    if arguments.classes is not None:
+        return _lines(arguments.classes)
+    if arguments.data is None:
+        return ()
+    from dprotonet.config import DataConfig
+    from dprotonet.experiment.build import build_splits
+
+    return tuple(build_splits(DataConfig(data=arguments.data, image_size=arguments.image_size)).train.classes)
+
+
+def _lines(path: Path) -> tuple[str, ...]:
+    try:
+        lines = path.expanduser().read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError:
+        raise UserError(f"--classes {path} is not text in UTF-8; give a class name a line") from None
+    names = tuple(line.strip() for line in lines if line.strip())
+    if not names:
+        raise UserError(f"--classes {path} is empty; give a class name a line")
+    return names

@@ -1,0 +1,136 @@
+"""`dprotonet report`: a run as one HTML file that can be mailed, printed and read without a network."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.cli.explain import Preset, chosen_preset
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.model import Model
+    from dprotonet.report.content import Report
+    from dprotonet.report.gather import Progress
+    from dprotonet.report.wishes import AtHand, Wishes
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """What the model is, how good it is, its prototypes, and single decisions explained, as one HTML file."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
+    """The file to write (default: RUN/report.html); an earlier report there is replaced."""
+    data: str | None = None
+    """Another data set with the same classes, or none: only what the run folder has (default: the data that
+    the run was trained on, or none where that is gone)."""
+    compare: Path | None = None
+    """The --out folder of dprotonet compare, for its tables (default: one that lies in the run folder)."""
+    images: int = 2
+    """How many of the surest and of the least sure answers and of the mistakes to explain."""
+    top: int = 3
+    """How many prototypes to show for each; the rest is summed up."""
+    heatmaps: Literal["stored", "shown", "all"] = "shown"
+    """Which heatmaps to make: none but those already kept, those of the explained images, or also those of
+    all prototypes (some seconds each, once a run)."""
+    preset: Preset = "fast"
+    """How the decoder learns its masks."""
+    iterations: int | None = None
+    """Steps of the decoder (default: the preset's)."""
+    overwrite: bool = False
+    """Replace the file even if it is not a report."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    allow_leaks: bool = False
+    """Go on although the same image is in two splits of --data."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(ReportArguments, words, command="report")
+    _check(arguments)
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.model import Model
+    from dprotonet.report.write import check_target
+
+    out = arguments.out or arguments.run / "report.html"
+    check_target(out, overwrite=arguments.overwrite)
+    model = Model.load(arguments.run, device=arguments.device)
+    with Reporter(stderr_console()) as reporter:
+        content = written(model, out, _wishes(arguments), on_progress=reporter.advance)
+    if arguments.json:
+        json.dump(content, sys.stdout, ensure_ascii=False)
+        print()
+    else:
+        _show(content)
+
+
+def written(
+    model: "Model",
+    out: Path,
+    wishes: "Wishes",
+    *,
+    on_progress: "Progress",
+    at_hand: "AtHand | None" = None,
+) -> dict[str, Any]:
+    """Gather, render and write a report; its path and headline numbers."""
+    from datetime import UTC, datetime
+
+    from dprotonet.report.gather import gather
+    from dprotonet.report.page import render
+    from dprotonet.report.write import write_report
+
+    made = datetime.now(UTC).strftime("%d %B %Y, %H:%M UTC")
+    report = gather(model, wishes, made=made, at_hand=at_hand, on_progress=on_progress)
+    write_report(render(report), out)
+    return {"report": str(out), "bytes": out.stat().st_size, **_headline(report)}
+
+
+def _check(arguments: ReportArguments) -> None:
+    if arguments.images < 0:
+        raise UserError(f"--images is {arguments.images}; it must be at least 0")
+    if arguments.top < 1:
+        raise UserError(f"--top is {arguments.top}; it must be at least 1")
+
+
+def _wishes(arguments: ReportArguments) -> "Wishes":
+    from dprotonet.report.wishes import Wishes
+
+    return Wishes(
+        data=arguments.data,
+        allow_leaks=arguments.allow_leaks,
+        compare=arguments.compare,
+        sure=arguments.images,
+        unsure=arguments.images,
+        mistakes=arguments.images,
+        top=arguments.top,
+        preset=chosen_preset(arguments.preset, arguments.iterations),
+        heatmaps=arguments.heatmaps,
+    )
+
+
+def _headline(report: "Report") -> dict[str, Any]:
+    found = report.performance
+    return {
+        "prototypes": sum(len(group.cards) for group in report.classes),
+        "accuracy": None if found is None else found.accuracy,
+        "balanced_accuracy": None if found is None else found.balanced_accuracy,
+        "auroc": None if found is None else found.auroc,
+        "mistakes": None if report.mistakes is None else report.mistakes.total,
+        "missing": list(report.missing),
+    }
+
+
+def _show(content: dict[str, Any]) -> None:
+    for text in content["missing"]:
+        print(f"not in the report: {text}", file=sys.stderr)
+    if content["accuracy"] is not None:
+        print(f"accuracy {content['accuracy']:.1%}, balanced accuracy {content['balanced_accuracy']:.1%}")
+    print(f"report: {content['report']} ({content['bytes'] / 1e6:.1f} MB)")

@@ -1,0 +1,32 @@
+"""Evidence for any class, not only the predicted one: why this, and why not that.
+
+Similarities and regions of an image are those of its prediction; only the weights are the other class's.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+
+
+@dataclass(frozen=True)
+class ClassEvidence:
+    """What every prototype says for one class, the largest contribution first; they sum to `logit`."""
+
+    class_name: str
+    label: int
+    logit: float
+    evidence: tuple[EvidenceItem, ...]
+
+
+def class_evidence(model: Model, prediction: Prediction, label: int) -> ClassEvidence:
+    """The evidence of a predicted image for the class `label`."""
+    weights = model.prototyped.head.weight[label].detach().cpu().double().tolist()
+    items = [_reweighted(item, weights[item.prototype]) for item in prediction.evidence]
+    items.sort(key=lambda item: (-item.contribution, item.prototype))
+    logit = math.fsum(item.contribution for item in items)
+    return ClassEvidence(model.classes[label], label, logit, tuple(items))
+
+
+def _reweighted(item: EvidenceItem, weight: float) -> EvidenceItem:
+    return replace(item, weight=weight, contribution=item.similarity * weight)

@@ -1,0 +1,125 @@
+"""What the model is, in words: from the run's config and its record of the environment."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dprotonet.config import Config, to_tables
+from dprotonet.encoder.backbone import BackboneSpec
+from dprotonet.experiment.model import Model
+from dprotonet.report.content import About, Fact
+
+NETWORKS = {
+    "dprotonet": "DProtoNet",
+    "protopnet": "ProtoPNet",
+    "np-protopnet": "NP-ProtoPNet",
+    "gen-protopnet": "Gen-ProtoPNet",
+    "xprotonet": "XProtoNet",
+    "blackbox": "black box",
+}
+_WEIGHTS = {
+    "none": "trained from nothing",
+    "imagenet": "first trained on ImageNet",
+    "packaged": "first trained on ImageNet, packaged with the software",
+}
+_MODES = {
+    "frozen": "only the layers above the backbone learned (frozen backbone)",
+    "joint": "backbone and the layers above learned together",
+}
+
+
+def about(model: Model, *, folder: Path) -> About:
+    """The model of a run folder."""
+    environment = _environment(folder)
+    return About(
+        title=folder.resolve().name,
+        lead=_lead(model),
+        facts=_facts(model),
+        settings=_settings(model.config),
+        versions=_versions(environment),
+        command=shlex.join(map(str, environment.get("command", []))),
+    )
+
+
+def described_data(data: str) -> str:
+    """A data set as people say it."""
+    kind, _, path = data.partition(":")
+    if kind == "birds":
+        return "built-in birds (drawings made by the software)"
+    return f"{kind}, {path}" if path else kind
+
+
+def _lead(model: Model) -> str:
+    kind, classes = NETWORKS[model.config.network.network], len(model.classes)
+    if not model.prototypes:
+        return (
+            f"This model is a {kind}: it tells {classes} classes of images apart, "
+            "and gives no reasons of its own."
+        )
+    return (
+        f"This model is a {kind}. It tells {classes} classes of images apart by comparing an image with "
+        f"{len(model.prototypes)} prototypes: regions of training images that it remembers as typical."
+    )
+
+
+def _facts(model: Model) -> tuple[Fact, ...]:
+    config = model.config
+    spec = BackboneSpec.parse(config.network.backbone)
+    channels = "colour" if config.network.channels == 3 else "grey"
+    said = {
+        "Network": NETWORKS[config.network.network],
+        "Backbone": f"{spec.name}, {_weights(spec.weights)}",
+        "Training": f"{_MODES[config.training.mode]}, at most {config.training.epochs} epochs",
+        "Trained on": described_data(config.data.data),
+        "Images": f"{channels}, fitted to {config.data.image_size} × {config.data.image_size} pixels",
+        "Classes": str(len(model.classes)),
+        "Prototypes": _prototypes(model),
+        "Random seed": f"{config.training.seed} (training), {config.data.data_seed} (data)",
+        "Parameters": f"{sum(item.numel() for item in model.network.parameters()):,}",
+    }
+    return tuple(Fact(name, value) for name, value in said.items())
+
+
+def _weights(weights: str) -> str:
+    return _WEIGHTS.get(weights, f"weights of {Path(weights).name}")
+
+
+def _prototypes(model: Model) -> str:
+    if not model.prototypes:
+        return "none (a black box)"
+    counts = {name: 0 for name in model.classes}
+    for record in model.prototypes:
+        counts[record.class_name] += 1
+    least, most = min(counts.values()), max(counts.values())
+    each = f"{least} for every class" if least == most else f"{least} to {most} for each class"
+    return f"{len(model.prototypes)}: {each}"
+
+
+def _settings(config: Config) -> tuple[Fact, ...]:
+    tables = to_tables(config)
+    return tuple(
+        Fact(f"{section}.{name}", json.dumps(value, ensure_ascii=False))
+        for section, values in tables.items()
+        for name, value in values.items()
+    )
+
+
+def _environment(folder: Path) -> Mapping[str, Any]:
+    """environment.json; nothing where it is missing or damaged, since nothing depends on it."""
+    try:
+        found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _versions(environment: Mapping[str, Any]) -> tuple[Fact, ...]:
+    packages = environment.get("packages")
+    said = {
+        "python": environment.get("python"),
+        **(packages if isinstance(packages, dict) else {}),
+        "platform": environment.get("platform"),
+    }
+    return tuple(Fact(name, str(value)) for name, value in said.items() if value)

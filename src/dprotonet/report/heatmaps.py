@@ -1,0 +1,77 @@
+"""The heatmaps of a report: kept ones are read, the others made as far as it was wished."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from dprotonet.experiment.explain import Explaining, explained_rows
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.source_maps import SourceMaps
+from dprotonet.interpretation.mdm import MDM
+from dprotonet.interpretation.step import Step
+from dprotonet.report.cases import Places, Studied
+from dprotonet.report.wishes import Wishes
+
+
+@dataclass(frozen=True)
+class Heatmaps:
+    """Makes and reads the heatmaps of one model."""
+
+    model: Model
+    wishes: Wishes
+    on_progress: Callable[[str, int, int], None]
+
+    def places(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
+        """Where the images look like their prototypes, and where all prototypes lie in their sources."""
+        made = Places({}, {}) if self.wishes.heatmaps == "stored" else self._made(images, known)
+        return Places({**known, **made.images}, {**self._sources(made.sources), **made.sources})
+
+    def _made(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
+        chosen = [
+            [item for item in image.items(self.wishes.top) if (image.index, item.prototype) not in known]
+            for image in images
+        ]
+        rows = explained_rows(
+            self.model,
+            [image.image for image in images],
+            chosen,
+            preset=self.wishes.preset,
+            on_step=self._advance,
+        )
+        pairs = [(image, row) for image, found in zip(images, rows, strict=True) for row in found]
+        return Places(
+            {(image.index, row.item.prototype): row.input.heatmap.cpu() for image, row in pairs},
+            {row.item.prototype: row.source.heatmap.cpu() for _, row in pairs},
+        )
+
+    def _advance(self, now: Explaining) -> None:
+        self.on_progress(f"explaining {now.what}", now.done, now.total)
+
+    def _sources(self, known: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """Of all prototypes but the known: those that are kept, and the others too if all are wished."""
+        maps = SourceMaps(self.model, MDM(preset=self.wishes.preset))
+        wanted = [record.prototype for record in self.model.prototypes if record.prototype not in known]
+        found = maps.stored(wanted)
+        if self.wishes.heatmaps == "all":
+            lacking = [number for number in wanted if number not in found]
+            found |= maps.made(lacking, observer=_Counter(len(lacking), self.on_progress).observer)
+        return {number: item.heatmap.cpu() for number, item in found.items()}
+
+
+class _Counter:
+    """Counts maps over several calls of the decoder."""
+
+    def __init__(self, total: int, on_progress: Callable[[str, int, int], None]) -> None:
+        self.total, self.on_progress, self.begun = total, on_progress, 0
+
+    def observer(self, count: int) -> Callable[[Step], None]:
+        """Who watches the steps of the next `count` maps."""
+        before = self.begun
+        self.begun += count
+
+        def watch(step: Step) -> None:
+            done = before * step.total + count * step.number
+            self.on_progress("explaining all prototypes", done, self.total * step.total)
+
+        return watch
