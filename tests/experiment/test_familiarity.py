@@ -12,7 +12,15 @@ from PIL import Image
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.familiarity import FILE, Familiarity, calibrated, familiarity_of, known_distances
+from dprotonet.experiment.cleaning import clean
+from dprotonet.experiment.familiarity import (
+    FILE,
+    Familiarity,
+    calibrated,
+    familiarity_of,
+    known_distances,
+    warning_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +130,22 @@ def test_known_images_on_prototypes_still_give_a_threshold(network: dp.DProtoNet
     found = familiarity_of(torch.zeros(3, 6), network)
     assert found.threshold > 0
     assert found.distance(torch.tensor([[0.0, 1.0], [1.0, 1.0]])).gt(1).tolist() == [False, True]
+
+
+def test_fewer_prototypes_get_a_limit_of_their_own(model: dp.Model, tmp_path: Path) -> None:
+    splits = build_splits(model.config.data)
+    cleaning = clean(model, {1: "dark"}, {"train": splits.train, "val": splits.val}, epochs=1)
+    cleaning.save(tmp_path / "run")
+    found, wanted = dp.load(tmp_path / "run").familiarity, calibrated(cleaning.model, splits.val)
+    assert found is not None
+    assert found.prototypes == wanted.prototypes
+    assert found.threshold == pytest.approx(wanted.threshold, rel=0.01)
+    assert clean(model, {1: "dark"}, {"train": splits.train}, epochs=1).model.familiarity is None
+
+
+@pytest.mark.parametrize(("distance", "told"), [(None, False), (0.4, False), (1.0, False), (1.01, True)])
+def test_the_warning_begins_beyond_the_limit(distance: float | None, told: bool) -> None:
+    assert ("nothing here looks like what this run knows" in warning_of(distance)) is told
 
 
 def test_the_command_gives_an_old_run_its_threshold(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:

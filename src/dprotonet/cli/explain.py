@@ -102,8 +102,12 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
 
 
 def _show(found: Sequence[dict[str, Any]]) -> None:
+    from dprotonet.experiment.familiarity import warning_of
+
     for item in found:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}), because it looks like")
         for row in item["rows"]:
             print(f"  {row['class_name']} #{row['prototype']} of {row['source']}: {row['contribution']:+.3f}")
+        if said := warning_of(item["distance"]):
+            print(f"  {said}")
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")

@@ -60,10 +60,14 @@ def _explained(
 
 
 def _show(found: Sequence[dict[str, Any]]) -> None:
+    from dprotonet.experiment.familiarity import warning_of
+
     for item in found:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
         for row in item["rows"]:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
             print(f"  looks like {name}: {row['contribution']:+.3f}")
+        if said := warning_of(item["distance"]):
+            print(f"  {said}")
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")
     print(NO_SOURCES, file=sys.stderr)

@@ -72,6 +72,16 @@ class Familiarity:
             ) from None
 
 
+def warning_of(distance: float | None) -> str:
+    """What to tell people of an image at this distance; nothing where it is familiar or unknown."""
+    if distance is None or distance <= 1:
+        return ""
+    return (
+        "careful: nothing here looks like what this run knows; its nearest prototype is "
+        f"{distance:.2f} times as far as the limit for known images, so the class may mean nothing"
+    )
+
+
 def stored_familiarity(folder: Path, network: Network) -> Familiarity | None:
     """What a run folder has for this network; a threshold of other prototypes counts as none."""
     found = Familiarity.read(folder)

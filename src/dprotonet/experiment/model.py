@@ -15,7 +15,7 @@ from dprotonet.config import Config
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
-from dprotonet.experiment.familiarity import Familiarity, stored_familiarity
+from dprotonet.experiment.familiarity import Familiarity, stored_familiarity, warning_of
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
@@ -79,7 +79,7 @@ class Prediction:
                 for item in self.evidence
             ],
             logit=self.logit,
-            distance=self.distance,
+            warning=warning_of(self.distance),
         )
 
 

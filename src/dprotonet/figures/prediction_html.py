@@ -35,7 +35,7 @@ def prediction_html(
     probabilities: Sequence[tuple[str, float]],
     rows: Sequence[PointsRow],
     logit: float,
-    distance: float | None = None,
+    warning: str = "",
 ) -> str:
     """The likeliest classes, and the rows, the largest points first, as far as there is room for them."""
     others = ", ".join(
@@ -49,18 +49,15 @@ def prediction_html(
     return (
         '<div style="max-width:56em;overflow-x:auto">'
         f'<p style="margin:.3em 0">{title} <span style="opacity:.75">{faint}</span></p>'
-        f"{_warning(distance)}{_table(rows, logit)}</div>"
+        f"{_warned(warning)}{_table(rows, logit)}</div>"
     )
 
 
-def _warning(distance: float | None) -> str:
-    if distance is None or distance <= 1:
+def _warned(words: str) -> str:
+    if not words:
         return ""
-    return (
-        f'<p style="margin:.3em 0;padding-left:.6em;border-left:.25em solid {AGAINST}">Careful: nothing here '
-        f"looks like what this run knows; its nearest prototype is {distance:.2f} times as far as the limit "
-        "for known images.</p>"
-    )
+    style = f"margin:.3em 0;padding-left:.6em;border-left:.25em solid {AGAINST}"
+    return f'<p style="{style}">{escape(words[:1].upper() + words[1:])}.</p>'
 
 
 def _table(rows: Sequence[PointsRow], logit: float) -> str:

@@ -24,7 +24,7 @@ def rank_of(images: int, share: float) -> int:
     The + 1 is the new image, which might take any place among them. With too few images for so small a share
     it is the largest: then one new image in images + 1 lies above.
     """
-    return min(images, math.ceil((1 - share) * (images + 1)))
+    return min(images, math.ceil((1 - share) * (images + 1) - 1e-9))  # 1e-9: of rounding
 
 
 def conformal_threshold(values: Tensor, share: float = 0.05) -> float:
