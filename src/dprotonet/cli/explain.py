@@ -25,17 +25,20 @@ class ExplainArguments:
     """Heatmaps of the prototypes that decided, as a sheet for every image, with all maps and numbers."""
 
     run: Annotated[Path, tyro.conf.Positional]
-    """The run folder."""
+    """The run folder, or an .onnx file made by `dprotonet export`."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Image files."""
     out: Path
     """Folder for the results, a subfolder for every image."""
     top: int = 3
     """How many prototypes to explain for each image; the rest is summed up."""
-    preset: Preset = "fast"
-    """How the decoder learns its masks; sampled needs no gradients, paper is the paper's own and slow."""
+    preset: Preset | None = None
+    """How the decoder learns its masks (default: fast; sampled for an .onnx file, as it needs no gradients);
+    paper is the paper's own and slow."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
+    samples: int | None = None
+    """Masked images that the preset sampled asks about (default: its own)."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None
@@ -49,6 +52,10 @@ def main(words: list[str]) -> None:
     if arguments.top < 1:
         raise UserError(f"--top is {arguments.top}; it must be at least 1")
     check_out(arguments.out)
+    if arguments.run.suffix == ".onnx":
+        from dprotonet.cli.explain_onnx import explain_onnx
+
+        return explain_onnx(arguments)
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run, device=arguments.device)
@@ -62,11 +69,13 @@ def main(words: list[str]) -> None:
     complain_if_none(found, skipped)
 
 
-def chosen_preset(name: str, iterations: int | None) -> Any:
-    """The preset's name, or with other iterations a preset of one's own."""
+def chosen_preset(name: str, iterations: int | None, samples: int | None = None) -> Any:
+    """The preset's name, or with other iterations or samples a preset of one's own."""
     from dprotonet.interpretation.mdm import preset
 
-    return name if iterations is None else preset(name, iterations=iterations)
+    given = {"iterations": iterations, "samples": samples}
+    changes = {key: value for key, value in given.items() if value is not None}
+    return preset(name, **changes) if changes else name
 
 
 def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArguments) -> list[dict[str, Any]]:
@@ -75,7 +84,7 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
     from dprotonet.experiment.explain import Explaining
     from dprotonet.experiment.explanation_files import folder_for, save_explained
 
-    preset = chosen_preset(arguments.preset, arguments.iterations)
+    preset = chosen_preset(arguments.preset or "fast", arguments.iterations, arguments.samples)
     found: list[dict[str, Any]] = []
     with Reporter(stderr_console()) as reporter:
 
@@ -93,8 +102,12 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
 
 
 def _show(found: Sequence[dict[str, Any]]) -> None:
+    from dprotonet.experiment.familiarity import warning_of
+
     for item in found:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}), because it looks like")
         for row in item["rows"]:
             print(f"  {row['class_name']} #{row['prototype']} of {row['source']}: {row['contribution']:+.3f}")
+        if said := warning_of(item["distance"]):
+            print(f"  {said}")
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")

@@ -28,6 +28,8 @@ COMMANDS = {
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
     "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
+    "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
+    "export": "write a run as ONNX or for torch.export, with its evidence",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 
@@ -104,7 +106,7 @@ def _unknown_command(word: str) -> str:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
+    lines = [f"  {name:<11} {summary}" for name, summary in COMMANDS.items()]
     head = "usage: dprotonet COMMAND [options]\n\nImage classifiers that show their reasons.\n\ncommands:\n"
     return head + "\n".join(lines) + "\n\n`dprotonet COMMAND --help` lists the options of a command."
 

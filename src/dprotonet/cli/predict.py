@@ -80,6 +80,8 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from dprotonet.experiment.familiarity import warning_of
+
     console = Console()
     for item in predictions:
         table = Table(
@@ -98,6 +100,8 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
             table.add_section()
         table.add_row("logit", "", "", "", f"{item.logit:.3f}")
         console.print(table)
+        if said := warning_of(item.distance):
+            console.print(escape(said), soft_wrap=True)
 
 
 def _save_pictures(model: "Model", predictions: Sequence["Prediction"], folder: Path) -> None:

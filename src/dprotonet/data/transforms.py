@@ -21,7 +21,7 @@ from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
 
 _CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
-_LUMA = (0.299, 0.587, 0.114)
+LUMA = (0.299, 0.587, 0.114)
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Normalise:
     def __call__(self, images: Tensor) -> Tensor:
         values = images.to(torch.float32) / 255
         if self.channels == 1:
-            luma = torch.tensor(_LUMA, device=images.device)[:, None, None]
+            luma = torch.tensor(LUMA, device=images.device)[:, None, None]
             values = (values * luma).sum(dim=-3, keepdim=True)
         return (values - self._per_channel(self.mean, images)) / self._per_channel(self.std, images)
 

@@ -18,6 +18,7 @@ import torch
 from dprotonet import __version__
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
+from dprotonet.experiment.familiarity import Familiarity, familiarity_of
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.what_if import WhatIf, cleaned, kept_mask, last_layer, without
 from dprotonet.files import write_text
@@ -96,6 +97,7 @@ def clean(
     asked = {name: _asked(model, name, split, on_progress) for name, split in splits.items()}
     epochs = last_layer(model, epochs).epochs if reasons else 0
     made = cleaned(model, reasons, asked["train"], epochs=epochs)
+    made.familiarity = _familiarity(made, asked.get("val"), reasons)
     accuracy = {
         name: BeforeAfter(item.accuracy(), _accuracy(made, item, reasons)) for name, item in asked.items()
     }
@@ -115,6 +117,14 @@ def _asked(model: Model, name: str, split: ImageData | WhatIf, on_progress: Spli
         return split
     heard = None if on_progress is None else (lambda done, total: on_progress(name, done, total))
     return WhatIf(model, split, on_progress=heard)
+
+
+def _familiarity(made: Model, known: WhatIf | None, off: Mapping[int, str]) -> Familiarity | None:
+    """With fewer prototypes all images are a little stranger, so the limit is measured anew."""
+    if known is None or known.model.familiarity is None:
+        return None
+    distances = known.distances[:, kept_mask(known.model, off).to(known.distances.device)]
+    return familiarity_of(distances.cpu(), made.prototyped)
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ for an image, the region nearest to the prototype is kept active, Eqs. (12) and 
 source, see `source_maps`. All pairs of image and prototype go through the network together.
 """
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -75,6 +76,12 @@ class ExplainedPrediction:
             rest=self.rest,
             logit=self.prediction.logit,
         )
+
+    def _repr_png_(self) -> bytes:
+        """As a notebook shows it: the sheet."""
+        stream = io.BytesIO()
+        self.picture().save(stream, format="PNG")
+        return stream.getvalue()
 
     def _drawn(self, row: ExplainedRow) -> ExplanationRow:
         return ExplanationRow(

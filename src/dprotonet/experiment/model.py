@@ -15,9 +15,11 @@ from dprotonet.config import Config
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
+from dprotonet.experiment.familiarity import Familiarity, stored_familiarity, warning_of
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
+from dprotonet.figures.prediction_html import PointsRow, prediction_html
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.checkpoint import load_weights
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from dprotonet.interpretation.mdm import Preset
 
 Module = TypeVar("Module", bound=nn.Module)
+
+_LIKELY = 3  # classes named in a notebook
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class EvidenceItem:
 class Prediction:
     """What the network says of one image, and why. The contributions of all evidence sum to `logit`.
 
-    A black box gives no evidence.
+    A black box gives no evidence, nor does it know what is familiar.
     """
 
     name: str
@@ -55,6 +59,52 @@ class Prediction:
     probabilities: Mapping[str, float]
     logit: float
     evidence: tuple[EvidenceItem, ...]  # of every prototype, the largest contribution first
+    familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
+    distance: float | None = None  # from what the run knows; above 1 an image is not familiar
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the class, and the points that make its logit."""
+        return prediction_html(
+            self.class_name,
+            caption=Path(self.name).name,
+            probabilities=sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_LIKELY],
+            rows=[
+                PointsRow(
+                    f"{item.class_name} #{item.prototype}",
+                    item.source,
+                    item.similarity,
+                    item.weight,
+                    item.contribution,
+                )
+                for item in self.evidence
+            ],
+            logit=self.logit,
+            warning=warning_of(self.distance),
+        )
+
+
+def prediction_of(
+    name: str,
+    logits: Tensor,
+    evidence: tuple[EvidenceItem, ...],
+    *,
+    classes: Sequence[str],
+    distance: float | None = None,
+) -> Prediction:
+    """The prediction of the image `name` from its logits (C,) and what every prototype says for its class."""
+    label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
+    said = math.fsum(item.contribution for item in evidence)
+    return Prediction(
+        name=name,
+        class_name=classes[label],
+        label=label,
+        probability=float(probabilities[label]),
+        probabilities=dict(zip(classes, probabilities.tolist(), strict=True)),
+        logit=said if evidence else float(logits[label]),
+        evidence=evidence,
+        familiar=None if distance is None else distance <= 1,
+        distance=distance,
+    )
 
 
 class Model(ModelHubMixin):
@@ -73,6 +123,7 @@ class Model(ModelHubMixin):
         self.classes = tuple(classes)
         self.prototypes = tuple(prototypes)
         self.folder: Path | None = None
+        self.familiarity: Familiarity | None = None  # from when on an image is strange to this model
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, device: str | torch.device | None = None) -> "Model":
@@ -95,6 +146,7 @@ class Model(ModelHubMixin):
             raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
         model = cls(on_device(network, device), config=config, classes=classes, prototypes=records)
         model.folder = run.path
+        model.familiarity = stored_familiarity(run.path, network)
         return model
 
     @property
@@ -141,18 +193,30 @@ class Model(ModelHubMixin):
             return []
         if isinstance(self.network, BlackBox):
             rows = self.network(self.inputs(images)).cpu().double()
-            return [self._prediction(image, row, ()) for image, row in zip(images, rows, strict=True)]
+            return [
+                prediction_of(name_of(image), row, (), classes=self.classes)
+                for image, row in zip(images, rows, strict=True)
+            ]
         evidence = self.network.evidence(self.inputs(images))
         logits, scores, region = (
             evidence.logits.cpu().double(),
             evidence.scores.cpu().double(),
             evidence.region.cpu(),
         )
+        far = self._strangeness(evidence.distances)
         found = []
         for row, image in enumerate(images):
             items = self._evidence(int(logits[row].argmax()), scores[row], region[row])
-            found.append(self._prediction(image, logits[row], items))
+            name = name_of(image)
+            found.append(prediction_of(name, logits[row], items, classes=self.classes, distance=far[row]))
         return found
+
+    def _strangeness(self, distances: Tensor) -> Sequence[float | None]:
+        """How far each image of (B, P) is from what the run knows, where it has a threshold for that."""
+        if self.familiarity is None:
+            return [None] * len(distances)
+        far: list[float] = self.familiarity.distance(distances).tolist()
+        return far
 
     def explain(
         self,
@@ -183,19 +247,6 @@ class Model(ModelHubMixin):
         ]
         return tuple(sorted(items, key=lambda item: -item.contribution))
 
-    def _prediction(self, image: ImageLike, logits: Tensor, evidence: tuple[EvidenceItem, ...]) -> Prediction:
-        label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
-        said = math.fsum(item.contribution for item in evidence)
-        return Prediction(
-            name=name_of(image),
-            class_name=self.classes[label],
-            label=label,
-            probability=float(probabilities[label]),
-            probabilities=dict(zip(self.classes, probabilities.tolist(), strict=True)),
-            logit=said if evidence else float(logits[label]),
-            evidence=evidence,
-        )
-
     # ── huggingface_hub ──
 
     def _save_pretrained(self, save_directory: Path) -> None:
@@ -204,6 +255,8 @@ class Model(ModelHubMixin):
         run.write_config(self.config)
         self._copy_sources(run.path)
         run.write_model(self.network, self.prototypes, self.classes)
+        if self.familiarity is not None:
+            self.familiarity.write(run.path)
 
     def _copy_sources(self, target: Path) -> None:
         if self.folder is None or self.folder.resolve() == target.resolve():

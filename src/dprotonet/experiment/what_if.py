@@ -24,17 +24,20 @@ from dprotonet.training.phases import Phase
 
 
 class WhatIf:
-    """Scores (N, P) and labels (N,) of a split, and what the model makes of them without some prototypes.
+    """Scores, distances (N, P) and labels (N,) of a split, and what the model makes of them with some off.
 
     Making one takes a pass over the images; everything after that milliseconds.
     """
 
     def __init__(self, model: Model, data: ImageData, *, on_progress: Progress | None = None) -> None:
         check_split(model, data)
-        found = [(item.scores, labels) for item, labels in split_evidence(model, data, on_progress)]
-        scores, labels = zip(*found, strict=True)
+        found = [
+            (item.scores, item.distances, labels) for item, labels in split_evidence(model, data, on_progress)
+        ]
+        scores, distances, labels = zip(*found, strict=True)
         self.model = model
         self.scores = torch.cat(scores)
+        self.distances = torch.cat(distances)
         self.labels = torch.cat(labels)
 
     def accuracy(self, off: Collection[int] = ()) -> float:

@@ -22,6 +22,20 @@ def any_region(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -
     return nearest_regions(regions, vectors if wanted is None else vectors[wanted])
 
 
+def any_region_at_once(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -> Nearest:
+    """The same in plain operations over all images at once: for export, where their number is not known yet.
+
+    The search is that of `nearest_regions`, which takes its images in blocks and has a gradient of its own.
+    """
+    vectors = vectors if wanted is None else vectors[wanted]
+    mean = regions.mean(dim=1, keepdim=True)
+    offset = regions - mean
+    lengths = (offset * (regions + mean)).sum(dim=-1, keepdim=True)  # (B, R, 1)
+    region = (lengths - 2 * offset @ vectors.T).argmin(dim=1)  # (B, P)
+    chosen = regions.gather(1, region.unsqueeze(-1).expand(-1, -1, regions.shape[-1]))
+    return Nearest((chosen - vectors).square().sum(dim=-1), region)
+
+
 def own_region(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -> Nearest:
     """Prototype j looks at region j only (XProtoNet): ||z_j - p_j||²."""
     if regions.shape[1:] != vectors.shape:
@@ -30,4 +44,4 @@ def own_region(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -
     wide = torch.promote_types(torch.float32, regions.dtype)
     with torch.autocast(regions.device.type, enabled=False):
         gap = regions[:, number].to(wide) - vectors[number].to(wide)
-        return Nearest(gap.square().sum(dim=-1), number.expand(len(regions), -1))
+        return Nearest(gap.square().sum(dim=-1), number.expand(regions.shape[0], -1))

@@ -6,6 +6,7 @@ nodes say.
 """
 
 import base64
+import html
 import io
 import json
 import logging
@@ -119,12 +120,14 @@ class Explanation:
         return stretched[:1].expand(3, -1, -1) if len(stretched) != 3 else stretched
 
     def _repr_html_(self) -> str:
+        """As a notebook shows it: the overlay, and what it is an overlay of."""
         stream = io.BytesIO()
         self.overlay().save(stream, format="PNG")
-        data = base64.b64encode(stream.getvalue()).decode()
+        data, node = base64.b64encode(stream.getvalue()).decode(), html.escape(self.node)
         return (
-            f'<figure><img src="data:image/png;base64,{data}" alt="heatmap"/>'
-            f"<figcaption>{_escaped(self.node)}: {self.passes.forward} forward and "
+            f'<figure style="margin:0"><img src="data:image/png;base64,{data}" style="max-width:100%" '
+            f'alt="heatmap over the image: where {node} was decided"/>'
+            f"<figcaption>{node}: {self.passes.forward} forward and "
             f"{self.passes.backward} backward passes</figcaption></figure>"
         )
 
@@ -181,7 +184,3 @@ def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:
 
 def _picture(pixels: Tensor) -> Image.Image:
     return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
-
-
-def _escaped(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

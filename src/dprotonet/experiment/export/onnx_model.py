@@ -1,0 +1,178 @@
+"""An exported model, run by onnxruntime: prediction, evidence, and heatmaps by asking only.
+
+Without gradients the decoder's `sampled` preset asks how class and prototypes respond to masked images. The
+file carries its card; the prototypes' source images are not in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.errors import UserError
+from dprotonet.experiment.explain import Explaining, OnStep
+from dprotonet.experiment.export.card import KEY, Card
+from dprotonet.experiment.export.extra import import_onnx_extra
+from dprotonet.experiment.image_like import ImageLike, name_of, square
+from dprotonet.experiment.model import EvidenceItem, Prediction, prediction_of
+from dprotonet.figures import method_sheet
+from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.columns import ColumnNode
+from dprotonet.interpretation.mdm import MDM, Preset
+from dprotonet.interpretation.step import Step
+
+_BATCH = 32
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxExplained:
+    """A prediction with the places of its class and of its weightiest prototypes in the image."""
+
+    image: Tensor  # (3, H, W) uint8, as it was seen
+    prediction: Prediction
+    whole_class: Explanation
+    rows: tuple[tuple[EvidenceItem, Explanation], ...]
+
+    def picture(self, title: str = "") -> Image.Image:
+        """The image beside all heatmaps, each with its points."""
+        maps = {f"class {self.prediction.class_name}": self.whole_class}
+        maps |= {f"{item.class_name} #{item.prototype}": found for item, found in self.rows}
+        points = [f"probability {self.prediction.probability:.1%}"]
+        points += [
+            f"{item.similarity:.3f} × {item.weight:.3f} = {item.contribution:.3f}" for item, _ in self.rows
+        ]
+        return method_sheet(
+            self.image,
+            {name: found.heatmap for name, found in maps.items()},
+            title=title or self.prediction.name,
+            captions=dict(zip(maps, points, strict=True)),
+        )
+
+
+class OnnxModel:
+    """Predicts and explains with an .onnx file that `dprotonet export` wrote."""
+
+    def __init__(self, session: Any, card: Card) -> None:
+        self.session, self.card = session, card
+
+    @classmethod
+    def load(cls, path: str | Path) -> "OnnxModel":
+        runtime = import_onnx_extra("onnxruntime")
+        if not Path(path).is_file():
+            raise UserError(f"{path} does not exist; write one with dprotonet export RUN --onnx FILE")
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        try:
+            session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's errors have no common class
+            raise UserError(f"{path} cannot be read as ONNX: {str(error).splitlines()[0]}") from None
+        text = session.get_modelmeta().custom_metadata_map.get(KEY)
+        if text is None:
+            raise UserError(
+                f"{path} was not written by dprotonet export; explain such a model in Python: ArrayNode"
+            )
+        card = Card.from_json(text, where=str(path))
+        if {item.name for item in session.get_outputs()} != set(card.outputs):
+            raise UserError(f"{path} has other outputs than it says; export it again")
+        return cls(session, card)
+
+    def pixels(self, image: ImageLike) -> Tensor:
+        """An image as uint8 (3, size, size)."""
+        return square(image, size=self.card.image_size)
+
+    def outputs(self, images: Tensor) -> dict[str, Tensor]:
+        """All outputs for images (B, 3, H, W) float32 in [0, 1]."""
+        pieces = [self.session.run(None, {"images": block.numpy()}) for block in images.split(_BATCH)]
+        names = [item.name for item in self.session.get_outputs()]
+        joined = (torch.from_numpy(np.concatenate(part)) for part in zip(*pieces, strict=True))
+        return dict(zip(names, joined, strict=True))
+
+    def predict_many(self, images: Sequence[ImageLike]) -> list[Prediction]:
+        """Class, probabilities and evidence of images."""
+        if not images:
+            return []
+        found = self.outputs(torch.stack([self.pixels(image) for image in images]).float() / 255)
+        return [self._prediction(name_of(image), found, row) for row, image in enumerate(images)]
+
+    def explain(
+        self,
+        images: Sequence[ImageLike],
+        *,
+        top: int = 3,
+        preset: str | Preset = "sampled",
+        on_step: OnStep | None = None,
+    ) -> list[OnnxExplained]:
+        """Predictions with heatmaps of the class and of the `top` prototypes that contribute most to it."""
+        if top < 1:
+            raise UserError(f"top is {top}; at least one prototype has to be explained")
+        decoder = MDM(preset=preset, internal_batch_size=_BATCH)
+        found = []
+        for number, (image, prediction) in enumerate(zip(images, self.predict_many(images), strict=True)):
+            watch = partial(_told, on_step, number, len(images))
+            found.append(
+                self._explained(self.pixels(image), prediction, prediction.evidence[:top], decoder, watch)
+            )
+        return found
+
+    def _prediction(self, name: str, found: dict[str, Tensor], row: int) -> Prediction:
+        logits, known = found["logits"][row].double(), self.card.familiarity
+        if "scores" not in found:
+            return prediction_of(name, logits, (), classes=self.card.classes)
+        far = None if known is None else float(known.distance(found["distances"][row : row + 1]))
+        items = self._evidence(*(found[key][row].tolist() for key in ("scores", "contributions", "region")))
+        return prediction_of(name, logits, items, classes=self.card.classes, distance=far)
+
+    def _evidence(
+        self, scores: list[float], points: list[float], region: list[int]
+    ) -> tuple[EvidenceItem, ...]:
+        items = [
+            EvidenceItem(
+                number, known.class_name, known.source, score, point / score if score else 0.0, point, where
+            )
+            for number, (known, score, point, where) in enumerate(
+                zip(self.card.prototypes, scores, points, region, strict=True)
+            )
+        ]
+        return tuple(sorted(items, key=lambda item: -item.contribution))
+
+    def _explained(
+        self,
+        pixels: Tensor,
+        prediction: Prediction,
+        items: tuple[EvidenceItem, ...],
+        decoder: MDM,
+        watch: "partial[None]",
+    ) -> OnnxExplained:
+        columns = [prediction.label, *(len(self.card.classes) + item.prototype for item in items)]
+        names = [f"probability of {prediction.class_name}"]
+        names += [f"prototype {item.prototype} in the image" for item in items]
+        inputs = self._normalised(pixels.float() / 255).expand(len(columns), -1, -1, -1)
+        maps = decoder.explain(inputs, ColumnNode(self._answers, columns, names=names), on_step=watch)
+        return OnnxExplained(pixels, prediction, maps[0], tuple(zip(items, maps[1:], strict=True)))
+
+    def _answers(self, inputs: np.ndarray) -> np.ndarray:
+        """Probabilities and scores side by side, for images as the network inside normalises them."""
+        images = torch.from_numpy(inputs) * self._per_channel(self.card.std) + self._per_channel(
+            self.card.mean
+        )
+        found = self.outputs(images)
+        parts = [found[name] for name in ("probabilities", "scores") if name in found]
+        return torch.cat(parts, dim=1).numpy()
+
+    def _normalised(self, image: Tensor) -> Tensor:
+        """An image (3, H, W) in [0, 1] so that a mask of zeros gives the mean image, as with a run folder."""
+        return (image - self._per_channel(self.card.mean)) / self._per_channel(self.card.std)
+
+    def _per_channel(self, numbers: tuple[float, ...]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.float32).reshape(-1, 1, 1)
+
+
+def _told(on_step: OnStep | None, done: int, total: int, step: Step) -> None:
+    if on_step is not None:
+        on_step(Explaining("images", done * step.total + step.number, total * step.total, step))

@@ -1,0 +1,152 @@
+"""Exported models say what PyTorch says: logits, probabilities, evidence, for any number of images."""
+
+import json
+import sys
+from pathlib import Path
+
+import onnx
+import onnxruntime
+import pytest
+import torch
+from tests.experiment.export.conftest import SIZE, Exported, images, untrained
+from torch import Tensor, nn
+
+import dprotonet as dp
+from dprotonet.cli.main import main
+from dprotonet.errors import ComputationError
+from dprotonet.experiment.export.card import KEY, Card
+from dprotonet.experiment.export.deployed import Decision, Deployed, Reasons
+from dprotonet.experiment.export.write import _difference, export, onnx_proto, traced
+
+KINDS = ("spatial", "uniform", "protopnet", "blackbox")
+
+
+def deployed(kind: str) -> Deployed:
+    model = untrained(kind)
+    return Deployed(model.network, model.normalise)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "grey", "gen-protopnet", "xprotonet"])
+@torch.no_grad()
+def test_deployed_is_the_network_and_its_normalisation(kind: str) -> None:
+    model, pixels = untrained(kind), images(3)
+    found = dict(zip(deployed(kind).outputs, deployed(kind)(pixels.float() / 255), strict=True))
+    inputs = model.normalise(pixels)
+    torch.testing.assert_close(found["logits"], model.network(inputs), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found["probabilities"], found["logits"].softmax(1))
+    if isinstance(model.network, dp.DProtoNet):
+        wanted = model.network.evidence(inputs)
+        for name in ("scores", "distances"):
+            torch.testing.assert_close(found[name], getattr(wanted, name), rtol=1e-4, atol=1e-5)
+        assert (found["region"] == wanted.region).float().mean() > 0.9  # two regions may be equally near
+        torch.testing.assert_close(
+            found["contributions"].sum(1), found["logits"].amax(1), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_the_network_itself_stays_as_it_was() -> None:
+    network = untrained("spatial").network
+    assert isinstance(network, dp.DProtoNet)
+    before, learns = network.prototypes.pairing, [item.requires_grad for item in network.parameters()]
+    deployed("spatial")
+    assert network.prototypes.pairing is before
+    assert [item.requires_grad for item in network.parameters()] == learns
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_parity(kind: str) -> None:
+    """ONNX and torch.export against PyTorch, for several numbers of images, one included."""
+    module, model = deployed(kind), untrained(kind)
+    module.network.encoder.backbone = nn.Sequential(nn.Conv2d(3, 96, 32, stride=32), nn.ReLU())  # soon traced
+    program = traced(module, SIZE)
+    proto = onnx_proto(program, module.outputs, Card.of(model, module))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for count in (1, 2, 7):
+        inputs = images(count, seed=count).float() / 255
+        wanted = module(inputs)
+        assert len(wanted) == len((Decision if kind == "blackbox" else Reasons)._fields)
+        _same(wanted, [torch.from_numpy(item) for item in session.run(None, {"images": inputs.numpy()})])
+        _same(wanted, program.module()(inputs))
+
+
+def _same(wanted: tuple[Tensor, ...], found: list[Tensor]) -> None:
+    for one, other in zip(wanted, found, strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-4)
+
+
+def test_the_file_carries_its_card(exported: Exported) -> None:
+    proto = onnx.load(exported.onnx)
+    (text,) = [item.value for item in proto.metadata_props if item.key == KEY]
+    assert text == exported.onnx.with_suffix(".json").read_text(encoding="utf-8")
+    card, model = Card.from_json(text, where="model.onnx"), untrained("spatial")
+    assert card.classes == model.classes
+    assert card.familiarity == model.familiarity
+    assert [item.source for item in card.prototypes] == [item.source for item in model.prototypes]
+    assert card.outputs == tuple(item.name for item in proto.graph.output)
+    for value in (*proto.graph.input, *proto.graph.output):
+        assert value.type.tensor_type.shape.dim[0].dim_param == "batch"
+    extra = {f"{KEY}.json": ""}
+    torch.export.load(exported.torch, extra_files=extra)  # our own file, a moment old
+    assert extra[f"{KEY}.json"] == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": 2},
+        {"classes": ["one"]},
+        {"classes": [1, 2]},
+        {"image_size": 10**9},
+        {"std": [0, 0, 0]},
+        {"mean": [0]},
+        {"channels": 2},
+        {"prototypes": [{"class_name": "a"}]},
+        {"familiarity": {"threshold": 1}},
+        {"odd": 1},
+    ],
+)
+def test_a_strangers_card_is_not_trusted(change: dict) -> None:
+    content = json.loads(Card.of(untrained("spatial"), deployed("spatial")).to_json())
+    with pytest.raises(dp.UserError, match="export it again"):
+        Card.from_json(json.dumps({**content, **change}), where="model.onnx")
+
+
+def test_the_command_tells_what_it_did(exported: Exported, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exported.told["files"] == [
+        str(path) for path in (exported.onnx, exported.torch, exported.onnx.with_suffix(".json"))
+    ]
+    assert exported.told["outputs"] == list(Reasons._fields)
+    assert exported.told["difference"] < 1e-4
+    assert main(["export", str(exported.run), "--torch", str(exported.torch)]) == 2
+    assert "already there; add --overwrite" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "nothing to export to"),
+        ("--onnx model.pt", "must end in .onnx"),
+        ("--torch model.onnx", "must end in .pt2"),
+        ("--onnx model.onnx", "does not exist"),
+    ],
+)
+def test_mistakes(words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(tmp_path / "run"), *words.split()]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_without_the_extra(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(dp.UserError, match=rf"package {package}: pip install 'dprotonet\[onnx\]'"):
+        export(untrained("spatial"), onnx=tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_program_that_differs_is_an_error() -> None:
+    model, module = untrained("blackbox"), deployed("blackbox")
+    with pytest.raises(ComputationError, match=r"differs from PyTorch by 0.1"):
+        _difference(module, Card.of(model, module), lambda inputs: module(inputs)[0] + 0.1)

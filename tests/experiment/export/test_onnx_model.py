@@ -1,0 +1,144 @@
+"""An exported model predicts as the run does, and its heatmaps are found by asking only."""
+
+import contextlib
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from PIL import Image
+from tests.experiment.export.conftest import SIZE, Exported, images, untrained
+
+import dprotonet as dp
+from dprotonet.cli.main import main
+from dprotonet.experiment.export.onnx_model import OnnxModel
+
+
+@pytest.fixture(scope="module")
+def model(exported: Exported) -> OnnxModel:
+    return OnnxModel.load(exported.onnx)
+
+
+@pytest.fixture(scope="module")
+def picture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("images") / "noise.png"
+    Image.fromarray(images(1)[0].permute(1, 2, 0).numpy()).save(path)
+    return path
+
+
+def test_predictions_are_those_of_the_run(model: OnnxModel) -> None:
+    pixels = list(images(3))
+    for found, wanted in zip(
+        model.predict_many(pixels), untrained("spatial").predict_many(pixels), strict=True
+    ):
+        assert found.class_name == wanted.class_name
+        assert found.probability == pytest.approx(wanted.probability, abs=1e-5)
+        assert found.logit == pytest.approx(wanted.logit, abs=1e-4)
+        assert found.familiar == wanted.familiar
+        assert found.distance == pytest.approx(wanted.distance, rel=1e-4)
+        by_number = {item.prototype: item for item in wanted.evidence}
+        for item in found.evidence:
+            same = by_number[item.prototype]
+            assert (item.class_name, item.source) == (same.class_name, same.source)
+            assert item.weight == pytest.approx(same.weight, abs=1e-4)
+            assert item.contribution == pytest.approx(same.contribution, abs=1e-4)
+    assert model.predict_many([]) == []
+
+
+def test_what_the_decoder_asks_is_what_the_network_answers(model: OnnxModel) -> None:
+    """Masked images are masked as the run's own decoder masks them: zero is the mean, not black."""
+    run, pixels = untrained("spatial"), images(2)
+    masked = run.normalise(pixels) * torch.rand(2, 1, SIZE, SIZE, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        wanted = run.prototyped.evidence(masked)
+    answers = model._answers(masked.numpy())
+    np.testing.assert_allclose(answers[:, :4], wanted.logits.softmax(1).numpy(), atol=1e-4)
+    np.testing.assert_allclose(answers[:, 4:], wanted.scores.numpy(), atol=1e-4)
+    torch.testing.assert_close(model._normalised(pixels[0].float() / 255), run.normalise(pixels[0]))
+
+
+def test_the_command_explains_a_file(
+    exported: Exported, picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["explain", str(exported.onnx), str(picture), "--out", str(tmp_path / "out"), "--samples", "20"]
+    assert main([*words, "--top", "2", "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    (item,) = content["explanations"]
+    assert "no source images" in content["note"]
+    assert len(item["rows"]) == 2
+    assert sum(row["contribution"] for row in item["rows"]) + item["rest"] == pytest.approx(item["logit"])
+    assert item["settings"]["samples"] == 20
+    folder = Path(item["folder"])
+    stems = ["class", *(row["files"] for row in item["rows"])]
+    for stem in stems:
+        heatmap = np.load(folder / f"{stem}-heatmap.npy")
+        assert heatmap.shape == (SIZE, SIZE)
+        assert 0 <= heatmap.min() <= heatmap.max() <= 1
+        assert (folder / f"{stem}-overlay.png").is_file()
+    assert Image.open(folder / item["sheet"]).width > 200
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    assert "looks like" in captured.out
+    assert "no source images" in captured.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--preset fast", "needs gradients"),
+        ("--device cpu", "run folders"),
+        ("--iterations 3", "no value 'iterations'"),
+        ("--top 0", "--top is 0"),
+    ],
+)
+def test_options_that_do_not_suit_a_file(
+    exported: Exported,
+    picture: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    message: str,
+) -> None:
+    given = ["explain", str(exported.onnx), str(picture), "--out", str(tmp_path), *words.split()]
+    assert main(given) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_file_that_is_none(exported: Exported, tmp_path: Path) -> None:
+    with pytest.raises(dp.UserError, match="does not exist"):
+        OnnxModel.load(tmp_path / "model.onnx")
+    (tmp_path / "model.onnx").write_bytes(exported.onnx.read_bytes()[:500])
+    with pytest.raises(dp.UserError, match="cannot be read as ONNX"):
+        OnnxModel.load(tmp_path / "model.onnx")
+    proto = onnx.load(exported.onnx)
+    del proto.metadata_props[:]
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(dp.UserError, match="not written by dprotonet export"):
+        OnnxModel.load(tmp_path / "model.onnx")
+
+
+def test_without_onnxruntime(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(dp.UserError, match=r"pip install 'dprotonet\[onnx\]'"):
+        OnnxModel.load(exported.onnx)
+
+
+def test_the_python_of_the_page_runs(
+    exported: Exported, picture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = Path(__file__).resolve().parents[3] / "docs" / "export.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "birds.onnx").write_bytes(exported.onnx.read_bytes())
+    (tmp_path / "bird.png").write_bytes(picture.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    wanted = untrained("spatial").predict(picture)
+    assert printed.getvalue().splitlines()[0] == wanted.class_name
+    assert ("nothing here looks like" in printed.getvalue()) is (wanted.familiar is False)
