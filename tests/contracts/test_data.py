@@ -11,10 +11,11 @@ import torch
 from PIL import Image
 
 from dprotonet.data.base import ImageData, image_of
-from dprotonet.data.birds import Birds
+from dprotonet.data.birds import Birds, bird_splits
 from dprotonet.data.cars import cars_splits
 from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
+from dprotonet.data.folds import fold_splits
 from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
@@ -78,8 +79,13 @@ def palm(root: Path, size: int) -> ImageData:
     return palm_splits(once(make_palm, root), Reading(size=size)).train
 
 
+def fold(root: Path, size: int) -> ImageData:
+    splits = bird_splits(species=4, train_per_species=2, val_per_species=1, test_per_species=1, size=size)
+    return fold_splits(splits, folds=3, fold=2, seed=0).train
+
+
 @pytest.fixture(
-    params=[folder, cached_folder, birds, cub, cub_cropped, cars, car_folders, rsna, rsna_png, palm]
+    params=[folder, cached_folder, birds, fold, cub, cub_cropped, cars, car_folders, rsna, rsna_png, palm]
 )
 def maker(request: pytest.FixtureRequest) -> Maker:
     made: Maker = request.param

@@ -159,6 +159,7 @@ MISTAKES = [
     (PLAN.replace("epochs = 2", "epochs = 2\nseed = 3", 1), "training.seed is set"),
     (PLAN.replace('name = "birds"', "names = 1"), "unknown key 'names'"),
     ("[[row]", "is not valid TOML"),
+    (PLAN.replace("species = 2", "folds = 5", 1), "use train --folds"),
     (PLAN.replace('"birds"', '"cub:nowhere/CUB"'), "no data of the plan is there: nowhere/CUB"),
     (PLAN.replace("timm:test_resnet", "timm:tast_resnet"), "timm has no model 'tast_resnet'"),
     (PLAN + 'network.network = "protopnt"', "network.network is 'protopnt'; choose one of"),

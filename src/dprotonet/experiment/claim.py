@@ -7,7 +7,7 @@ the work is over. Of the processes of a distributed run only the main one claims
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -37,5 +37,6 @@ def claimed(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        place.unlink(missing_ok=True)
+        with suppress(OSError):  # Windows keeps a file that is open; it does no harm
+            place.unlink()
         lock.release()

@@ -153,6 +153,8 @@ def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: st
         raise UserError(f"{where}: row '{row.name}' and column '{column.name}' both set {both[0]}")
     if "seed" in tables["training"]:
         raise UserError(f"{where}: training.seed is set; write seeds = [0, 1, 2] at the top instead")
+    if tables["data"].get("folds"):
+        raise UserError(f"{where}: data.folds is set, but a plan is judged on test images; use train --folds")
     tables["training"]["seed"] = seed
     try:
         return rival_config(None, tables)
