@@ -39,7 +39,7 @@ def about(model: Model, *, folder: Path) -> About:
         facts=_facts(model),
         settings=_settings(model.config),
         versions=_versions(environment),
-        command=shlex.join(map(str, environment.get("command", []))),
+        command=_command(environment),
     )
 
 
@@ -113,6 +113,15 @@ def _environment(folder: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _command(environment: Mapping[str, Any]) -> str:
+    """As a user would type it: `python -m dprotonet` leaves another first word."""
+    words = environment.get("command")
+    if not isinstance(words, list) or not words:
+        return ""
+    first = "dprotonet" if words[0] == "__main__.py" else str(words[0])
+    return shlex.join([first, *map(str, words[1:])])
 
 
 def _versions(environment: Mapping[str, Any]) -> tuple[Fact, ...]:

@@ -1,0 +1,47 @@
+"""What the model is, in words; a record that is damaged costs its own lines only."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dprotonet.experiment.model import Model
+from dprotonet.report.about import about, described_data
+
+
+@pytest.fixture
+def model(run_folder: Path, tmp_path: Path) -> Model:
+    shutil.copytree(run_folder, tmp_path / "run")
+    return Model.load(tmp_path / "run")
+
+
+def test_the_model_in_words(model: Model) -> None:
+    assert model.folder is not None
+    environment = {"python": "3.11", "packages": {"torch": "2.6"}, "command": ["__main__.py", "train", "a b"]}
+    (model.folder / "environment.json").write_text(json.dumps(environment))
+    found = about(model, folder=model.folder)
+    facts = {fact.name: fact.value for fact in found.facts}
+    assert found.title == "run"
+    assert "4 classes" in found.lead
+    assert "8 prototypes" in found.lead
+    assert facts["Network"] == "DProtoNet"
+    assert facts["Backbone"].startswith("tf_efficientnet_lite0, first trained on ImageNet")
+    assert facts["Prototypes"] == "8: 2 for every class"
+    assert facts["Random seed"] == "0 (training), 0 (data)"
+    assert {fact.name: fact.value for fact in found.settings}["network.masks"] == "12"
+    assert [(fact.name, fact.value) for fact in found.versions] == [("python", "3.11"), ("torch", "2.6")]
+    assert found.command == "dprotonet train 'a b'"
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"packages": 3, "command": "x"}'])
+def test_a_damaged_record_is_left_out(model: Model, text: str) -> None:
+    assert model.folder is not None
+    (model.folder / "environment.json").write_text(text)
+    found = about(model, folder=model.folder)
+    assert (found.versions, found.command) == ((), "")
+
+
+def test_data_in_words() -> None:
+    assert described_data("birds").startswith("built-in birds")
+    assert described_data("folder:/a/b") == "folder, /a/b"
