@@ -266,8 +266,25 @@ def check_config(config: Config) -> None:
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
+    _check_shaping_start(config)
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
+
+
+def _check_shaping_start(config: Config) -> None:
+    """A discriminant needs a plain shaping net, with two channels at least for its pairs."""
+    network = config.network
+    if config.training.shaping_start == "random" or network.network == "blackbox":
+        return
+    obstacles = {
+        "--regions occurrence": network.regions == "occurrence",
+        "--activation sigmoid": network.activation == "sigmoid",
+        "--dimension 1": network.dimension == 1,
+    }
+    for words in (words for words, present in obstacles.items() if present):
+        raise UserError(
+            f"the shaping net cannot start as a discriminant with {words}; add --shaping-start random"
+        )
 
 
 def check_data(train: ImageData, prototypes_per_class: int) -> None:
