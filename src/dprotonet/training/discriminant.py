@@ -73,7 +73,7 @@ def start_as_discriminant(
 ) -> None:
     """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
 
-    Unstated: how the shaping net starts. Random weights cost about five points on small data in frozen mode
+    Unstated: how the shaping net starts. Random weights need more epochs to get as far in frozen mode
     (docs/results.md); `--shaping-start random` has them.
     """
     shaping = network.encoder.shaping
