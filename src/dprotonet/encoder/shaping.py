@@ -10,7 +10,8 @@ class Shaping(nn.Sequential):
     """(B, in_channels, h, w) to (B, dimension, h, w).
 
     Without an `ending` region vectors and distances are unbounded; ProtoPNet ends with a sigmoid.
-    Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet).
+    Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet, until
+    `start_linear` replaces some).
     """
 
     def __init__(self, in_channels: int, dimension: int = 512, *, ending: Sequence[nn.Module] = ()) -> None:
@@ -24,6 +25,47 @@ class Shaping(nn.Sequential):
     def forward(self, feature_map: Tensor) -> Tensor:
         shaped: Tensor = super().forward(feature_map)
         return shaped
+
+    @property
+    def most_directions(self) -> int:
+        """How many directions `start_linear` can take: each needs two channels between the convolutions."""
+        return self._convolutions()[0].out_channels // 2
+
+    @torch.no_grad()
+    def start_linear(self, centre: Tensor, directions: Tensor, *, seed: int) -> None:
+        """Become the map x ↦ Q · directions · (x - centre), directions (K, in_channels), Q a random isometry.
+
+        v = ReLU(v) - ReLU(-v), so 2K channels carry it; the others keep their weights and begin unheard.
+        """
+        first, second = self._convolutions()
+        count, width = len(directions), len(second.weight)
+        pairs = torch.cat([directions, -directions])
+        first.weight[: 2 * count] = pairs[:, :, None, None].to(first.weight)
+        _bias(first)[: 2 * count] = -(pairs @ centre).to(first.weight)
+        generator = torch.Generator().manual_seed(seed)
+        turned = torch.linalg.qr(torch.randn(width, count, generator=generator)).Q.to(second.weight)
+        second.weight.zero_()
+        second.weight[:, : 2 * count] = torch.cat([turned, -turned], dim=1)[:, :, None, None]
+        _bias(second).zero_()
+
+    @torch.no_grad()
+    def scale(self, factor: float) -> None:
+        """Multiply the output by `factor`, both convolutions taking half of it (no `ending` given)."""
+        first, second = self._convolutions()
+        for parameter in (first.weight, _bias(first), second.weight):
+            parameter.mul_(factor**0.5)
+        _bias(second).mul_(factor)
+
+    def _convolutions(self) -> tuple[nn.Conv2d, nn.Conv2d]:
+        first, second = self[0], self[2]
+        assert isinstance(first, nn.Conv2d)
+        assert isinstance(second, nn.Conv2d)
+        return first, second
+
+
+def _bias(layer: nn.Conv2d) -> Tensor:
+    assert layer.bias is not None
+    return layer.bias
 
 
 class Beside(nn.Module):

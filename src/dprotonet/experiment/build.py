@@ -300,6 +300,7 @@ def check_config(config: Config) -> None:
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
+    _check_shaping_start(config)
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
 
@@ -310,6 +311,22 @@ def _check_folds(config: DataConfig) -> None:
     if not 0 <= config.fold <= config.folds:
         remedy = f"it must be 1 to {config.folds}" if config.folds else "it needs --folds, such as --folds 5"
         raise UserError(f"--fold is {config.fold}; {remedy}")
+
+
+def _check_shaping_start(config: Config) -> None:
+    """A discriminant needs a plain shaping net, with two channels at least for its pairs."""
+    network = config.network
+    if config.training.shaping_start == "random" or network.network == "blackbox":
+        return
+    obstacles = {
+        "--regions occurrence": network.regions == "occurrence",
+        "--activation sigmoid": network.activation == "sigmoid",
+        "--dimension 1": network.dimension == 1,
+    }
+    for words in (words for words, present in obstacles.items() if present):
+        raise UserError(
+            f"the shaping net cannot start as a discriminant with {words}; add --shaping-start random"
+        )
 
 
 def check_data(train: ImageData, prototypes_per_class: int) -> None:

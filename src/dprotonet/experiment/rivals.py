@@ -23,6 +23,7 @@ _PROTOPNET: Tables = {  # Chen et al., 2019, by their code
     },
     "training": {
         "prototype_start": "uniform",
+        "shaping_start": "random",
         "push_images": 1,  # the single nearest patch
         "head_learns": "last",  # warm and joint optimisers leave the last layer out
         "rate_schedule": "step",
@@ -50,6 +51,7 @@ PRESETS: dict[str, Tables] = {
     "xprotonet": {
         "network": {"regions": "occurrence", "similarity": "cosine"},  # Z_X of appendix B
         "training": {
+            "shaping_start": "random",
             "push_images": 1,
             "head_learns": "last",
             "cluster": 0.25,

@@ -36,6 +36,7 @@ from dprotonet.experiment.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
+from dprotonet.training.discriminant import start_as_discriminant
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
@@ -210,13 +211,15 @@ class Trainer:
         return features if part is None else features.part(part.indices, augmentations)
 
     def _start(self, engine: Engine) -> None:
-        network, seed = engine.network, self.config.training.seed
+        network, training, seed = engine.network, self.config.training, self.config.training.seed
         if isinstance(network, BlackBox):
             return
-        if self.config.training.prototype_start == "uniform":
+        device = engine.accelerator.device
+        if training.shaping_start == "discriminant":
+            start_as_discriminant(network, engine.train_views, seed=seed, device=device)
+        if training.prototype_start == "uniform":
             network.initialise_prototypes(uniform_vectors(network, seed=seed))
             return
-        device = engine.accelerator.device
         network.initialise_prototypes(starting_vectors(network, engine.train_views, seed=seed, device=device))
 
 

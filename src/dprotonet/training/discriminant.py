@@ -1,0 +1,117 @@
+"""Where the shaping net starts: as the projection that tells the classes apart (Fisher's discriminant).
+
+With random weights squared distances begin at dozens, where the log similarity of Eq. (2) is flat: for many
+epochs the cross-entropy teaches nothing and only the cluster loss pulls, which draws all classes together.
+The projection is found from the means and the covariance of pooled backbone features, in one pass.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dprotonet.data.transforms import View
+from dprotonet.encoder.shaping import Shaping
+from dprotonet.network import DProtoNet
+from dprotonet.training.start import starting_vectors
+from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
+
+_LOOKED_AT = 200  # images that the scale is measured on
+
+
+class Discriminant(NamedTuple):
+    """x ↦ directions (K, D) · (x - centre (D,)); within a class the result has about unit covariance."""
+
+    centre: Tensor
+    directions: Tensor
+
+
+class ClassMoments:
+    """Running sums of vectors by class, in float64: all that the discriminant needs of the data."""
+
+    def __init__(self, classes: int, dimension: int) -> None:
+        self.count = torch.zeros(classes, dtype=torch.float64)
+        self.total = torch.zeros(classes, dimension, dtype=torch.float64)
+        self.square = torch.zeros(dimension, dimension, dtype=torch.float64)
+
+    def update(self, vectors: Tensor, labels: Tensor) -> None:
+        """Look at a batch: vectors (B, D), labels (B,)."""
+        vectors, labels = vectors.cpu().double(), labels.cpu()
+        self.count += torch.bincount(labels, minlength=len(self.count))
+        self.total.index_add_(0, labels, vectors)
+        self.square += vectors.T @ vectors
+
+    def means(self) -> Tensor:
+        """Of every class (C, D)."""
+        return self.total / self.count.clamp_min(1).unsqueeze(1)
+
+    def within(self) -> Tensor:
+        """The covariance about the own class's mean (D, D)."""
+        means = self.means()
+        return (self.square - (means * self.count.unsqueeze(1)).T @ means) / self.count.sum()
+
+
+def fisher_discriminant(moments: ClassMoments, *, count: int, shrinkage: float = 0.5) -> Discriminant:
+    """The `count` best directions, whitened within classes; there are never more than classes less one.
+
+    `shrinkage` mixes the covariance with a multiple of the unit matrix: there are fewer images than channels.
+    """
+    means, within = moments.means(), moments.within()
+    isotropic = within.diagonal().mean().clamp_min(1e-12) * torch.eye(len(within), dtype=within.dtype)
+    factor = torch.linalg.cholesky((1 - shrinkage) * within + shrinkage * isotropic)
+    centre = means.mean(0)
+    white = torch.linalg.solve_triangular(factor, (means - centre).T, upper=False).T  # (C, D)
+    leading = torch.linalg.svd(white, full_matrices=False).Vh[: min(count, len(means) - 1)]
+    directions = torch.linalg.solve_triangular(factor.T, leading.T, upper=True).T
+    return Discriminant(centre.float(), directions.float())
+
+
+@torch.no_grad()
+def start_as_discriminant(
+    network: DProtoNet, views: ViewSource, *, seed: int, batch: int = 60, device: torch.device
+) -> None:
+    """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
+
+    Unstated: how the shaping net starts. Random weights need more epochs to get as far in frozen mode
+    (docs/results.md); `--shaping-start random` has them.
+    """
+    shaping = network.encoder.shaping
+    if not isinstance(shaping, Shaping):
+        raise TypeError("only a plain shaping net can start as a discriminant")
+    was_training = network.training
+    network.eval()
+    moments = _moments(network, views, batch=batch, device=device)
+    found = fisher_discriminant(moments, count=shaping.most_directions)
+    shaping.start_linear(found.centre, found.directions, seed=derived_seed(seed, 0))
+    network.initialise_prototypes(starting_vectors(network, views, seed=seed, batch=batch, device=device))
+    shaping.scale(_own_distance(network, views, batch=batch, device=device) ** -0.5)
+    network.train(was_training)
+
+
+def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> ClassMoments:
+    """Of the globally averaged features of all cached variants, or of the plain images alone."""
+    variants = range(1 + (views.augmentations or 0))
+    keys = [(index, variant) for index in range(len(views)) for variant in variants]
+    moments: ClassMoments | None = None
+    for view in _batches(views, keys, batch):
+        pooled = network.encoder.backbone(view.inputs.to(device)).float().mean(dim=(-2, -1))
+        moments = moments or ClassMoments(max(views.labels) + 1, pooled.shape[1])
+        moments.update(pooled, torch.as_tensor(view.label))
+    assert moments is not None
+    return moments
+
+
+def _own_distance(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> float:
+    """The median distance between images and prototypes of their class."""
+    step = -(-len(views) // _LOOKED_AT)
+    found = []
+    for view in _batches(views, [(index, 0) for index in range(0, len(views), step)], batch):
+        distances = network.evidence(view.inputs.to(device)).distances
+        own = torch.as_tensor(view.label).to(device).unsqueeze(1) == network.prototype_class
+        found.append(distances[own])
+    return max(torch.cat(found).median().item(), 1e-12)
+
+
+def _batches(views: ViewSource, keys: list[Key], batch: int) -> Iterator[View]:
+    return load(views, chunks(keys, batch), workers=0)

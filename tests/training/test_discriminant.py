@@ -1,0 +1,151 @@
+"""The start of the shaping net, against the literal discriminant rule."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.conftest import tiny_config, tiny_network, tiny_views
+from torch import Tensor
+
+from dprotonet.encoder.shaping import Shaping
+from dprotonet.errors import UserError
+from dprotonet.experiment.build import check_config
+from dprotonet.network import DProtoNet
+from dprotonet.training.discriminant import ClassMoments, fisher_discriminant, start_as_discriminant
+from dprotonet.training.start import starting_vectors
+
+CPU = torch.device("cpu")
+
+
+def cloud(classes: int = 3, dimension: int = 5, count: int = 40) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(count) % classes
+    centres = 2 * torch.randn(classes, dimension, generator=generator)
+    mixing = torch.randn(dimension, dimension, generator=generator)
+    return centres[labels] + torch.randn(count, dimension, generator=generator) @ mixing, labels
+
+
+def moments_of(vectors: Tensor, labels: Tensor, batch: int = 7) -> ClassMoments:
+    moments = ClassMoments(int(labels.max()) + 1, vectors.shape[1])
+    for part, names in zip(vectors.split(batch), labels.split(batch), strict=True):
+        moments.update(part, names)
+    return moments
+
+
+def literal_moments(vectors: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Class means and the covariance about them, in loops over the vectors."""
+    rows, names = vectors.double(), labels.tolist()
+    classes = sorted(set(names))
+    members = [[row for row, name in zip(rows, names, strict=True) if name == label] for label in classes]
+    means = torch.stack([sum(own, torch.zeros_like(rows[0])) / len(own) for own in members])
+    within = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64)
+    for row, name in zip(rows, names, strict=True):
+        within += torch.outer(row - means[name], row - means[name]) / len(rows)
+    return means, within
+
+
+def test_moments_are_those_of_the_loop() -> None:
+    vectors, labels = cloud()
+    moments, (means, within) = moments_of(vectors, labels), literal_moments(vectors, labels)
+    torch.testing.assert_close(moments.means(), means)
+    torch.testing.assert_close(moments.within(), within)
+
+
+@pytest.mark.parametrize("shrinkage", [0.1, 0.5, 1.0])
+def test_distances_to_class_means_differ_as_mahalanobis_distances_do(shrinkage: float) -> None:
+    """With all directions the nearest mean after projection is the answer of the discriminant rule."""
+    vectors, labels = cloud()
+    means, within = literal_moments(vectors, labels)
+    shrunk = (1 - shrinkage) * within + shrinkage * within.diagonal().mean() * torch.eye(5)
+    centre, directions = fisher_discriminant(moments_of(vectors, labels), count=9, shrinkage=shrinkage)
+    for row in vectors.double():
+        literal = torch.stack([(row - mean) @ torch.linalg.inv(shrunk) @ (row - mean) for mean in means])
+        short = (directions.double() @ (row - means).T).square().sum(0)
+        torch.testing.assert_close(short - short[0], literal - literal[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(centre.double(), means.mean(0), rtol=1e-5, atol=1e-5)
+
+
+def test_fewer_directions_are_the_best_ones() -> None:
+    moments = moments_of(*cloud(classes=4))
+    every = fisher_discriminant(moments, count=9).directions
+    assert len(every) == 3
+    torch.testing.assert_close(fisher_discriminant(moments, count=2).directions, every[:2])
+    spread = (every.double() @ (moments.means() - moments.means().mean(0)).T).square().sum(1)
+    assert spread.tolist() == sorted(spread.tolist(), reverse=True)
+
+
+def test_features_that_never_vary_are_no_obstacle() -> None:
+    moments = moments_of(torch.ones(6, 4), torch.arange(6) % 2)
+    assert fisher_discriminant(moments, count=2).directions.isfinite().all()
+
+
+def linear_shaping() -> tuple[Shaping, Tensor, Tensor]:
+    torch.manual_seed(0)
+    shaping, centre, directions = Shaping(5, 8), torch.randn(5), torch.randn(3, 5)
+    shaping.start_linear(centre, directions, seed=0)
+    return shaping, centre, directions
+
+
+@torch.no_grad()
+def test_a_linear_start_keeps_the_lengths_of_the_projection() -> None:
+    shaping, centre, directions = linear_shaping()
+    points = torch.randn(6, 5)
+    shaped = shaping(points[:, :, None, None]).flatten(1)
+    projected = (points - centre) @ directions.T
+    torch.testing.assert_close(shaped @ shaped.T, projected @ projected.T, rtol=1e-4, atol=1e-4)
+
+
+def test_unheard_channels_can_still_learn() -> None:
+    shaping, _, _ = linear_shaping()
+    shaping(torch.randn(6, 5, 1, 1)).square().sum().backward()
+    assert (shaping[2].weight.grad[:, 6:].abs().amax() > 0).item()
+
+
+@torch.no_grad()
+def test_scaling_scales_the_output() -> None:
+    torch.manual_seed(0)
+    shaping, points = Shaping(5, 8), torch.randn(6, 5, 2, 2)
+    shaping[2].bias.normal_()
+    before = shaping(points)
+    shaping.scale(0.3)
+    torch.testing.assert_close(shaping(points), 0.3 * before)
+
+
+def distances(network: DProtoNet) -> tuple[Tensor, Tensor]:
+    """Of the plain training images to all prototypes, and which of these are of the image's class."""
+    views = tiny_views()
+    inputs = torch.stack([views[index, 0].inputs for index in range(len(views))])
+    own = torch.tensor(views.labels).unsqueeze(1) == network.prototype_class
+    return network.eval().evidence(inputs).distances, own
+
+
+@torch.no_grad()
+def test_training_starts_where_similarity_is_steep() -> None:
+    network, views = tiny_network(), tiny_views()
+    start_as_discriminant(network, views, seed=3, batch=4, device=CPU)
+    assert network.training
+    network.initialise_prototypes(starting_vectors(network, views, seed=3, device=CPU))
+    found, own = distances(network)
+    assert found[own].median().item() == pytest.approx(1.0, rel=1e-3)
+    assert found[~own].median() > 2 * found[own].median()
+
+
+def test_the_same_seed_is_the_same_start() -> None:
+    networks = [tiny_network(), tiny_network()]
+    for network, batch in zip(networks, (4, 15), strict=True):
+        torch.manual_seed(batch)  # what was drawn before, for cached features or not, must not matter
+        start_as_discriminant(network, tiny_views(), seed=3, batch=batch, device=CPU)
+    for one, other in zip(networks[0].parameters(), networks[1].parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [({"activation": "sigmoid"}, "activation sigmoid"), ({"dimension": 1}, "dimension 1")],
+)
+def test_where_no_discriminant_can_be_the_user_is_told(setting: dict, words: str) -> None:
+    config = tiny_config()
+    config = replace(config, network=replace(config.network, **setting))
+    with pytest.raises(UserError, match=f"{words}.*--shaping-start random"):
+        check_config(config)
+    check_config(replace(config, training=replace(config.training, shaping_start="random")))
