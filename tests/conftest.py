@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
-from dprotonet.data.base import Sample
-from dprotonet.data.birds import Birds
+from dprotonet.data.base import Sample, Splits
+from dprotonet.data.birds import Birds, bird_splits
 from dprotonet.data.transforms import Augment, Normalise, Views
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, spatial_masks
@@ -76,8 +76,15 @@ class DrawnOnce(Birds):
 @pytest.fixture(scope="session", autouse=True)
 def commands_draw_birds_once() -> Iterator[None]:
     """For data sets by name; tests of the drawing make their own `Birds`."""
+
+    def drawn_splits(**settings: Any) -> Splits:
+        splits = bird_splits(**settings)
+        for part in (splits.train, splits.val, splits.test):
+            part.__class__ = DrawnOnce
+        return splits
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dprotonet.data.birds.dataset.Birds", DrawnOnce)
+        patch.setattr("dprotonet.experiment.build.bird_splits", drawn_splits)
         yield
 
 
