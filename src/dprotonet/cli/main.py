@@ -25,6 +25,7 @@ COMMANDS = {
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prune": "drop the prototypes whose nearest training images are of other classes",
+    "serve": "show a trained run as a page in the browser, and as an API",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 
