@@ -18,7 +18,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.model import Model
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import RegionNode
-from dprotonet.metrics.prototypes import consistency, duplicates, explanation_size, stability
+from dprotonet.metrics.prototypes import consistency, explanation_size, stability, twins
 from dprotonet.metrics.randomisation import rank_correlation
 
 Progress = Callable[[int, int], None]
@@ -114,7 +114,10 @@ class QualityCheck:
             for number in owner.unique().tolist():
                 if int(covered.part[number]) >= 0:
                     usual[number] = float(covered.share[number]), names[int(covered.part[number])]
-        twins = self._twins()
+        network = self.model.prototyped
+        same = twins(
+            network.prototypes.vectors.cpu(), network.prototype_class.cpu(), tolerance=self.tolerance
+        )
         return [
             PrototypeQuality(
                 prototype=number,
@@ -125,18 +128,10 @@ class QualityCheck:
                 stability=_mean(stable[owner == number]),
                 consistency=usual[number][0] if number in usual else None,
                 part=usual[number][1] if number in usual else None,
-                twins=twins.get(number, ()),
+                twins=same.get(number, ()),
             )
             for number in owner.unique().tolist()
         ]
-
-    def _twins(self) -> dict[int, tuple[int, ...]]:
-        """Of every prototype that has some, those that coincide with it."""
-        network = self.model.prototyped
-        vectors = network.prototypes.vectors.detach().cpu()
-        length = float(vectors.norm(dim=1).mean())
-        groups = duplicates(vectors, network.prototype_class.cpu(), tolerance=self.tolerance * length)
-        return {number: tuple(n for n in group if n != number) for group in groups for number in group}
 
 
 def quality_summary(found: Sequence[PrototypeQuality]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ network or a setting that it was not made with. A file that is damaged is made a
 written to costs the time of making them again.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +27,7 @@ from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.mdm import MDM
 from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.interpretation.step import Step
+from dprotonet.training.checkpoint import tensor_digest
 
 logger = logging.getLogger(__name__)
 
@@ -146,11 +146,7 @@ class SourceMaps:
             "settings": asdict(self.decoder.preset),  # type: ignore[call-overload]
             "sources": [record.image for record in self.model.prototypes],
         }
-        digest = hashlib.blake2b(json.dumps(settings).encode(), digest_size=8)
-        for name, tensor in self.model.network.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        return tensor_digest(self.model.network.state_dict(), beginning=json.dumps(settings), size=8)
 
 
 def _name(prototype: int) -> str:

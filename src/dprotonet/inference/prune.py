@@ -17,13 +17,18 @@ from dprotonet.inference.prototypes import Prototypes
 
 
 class NearestImages:
-    """The `nearest` images of every prototype so far: distances and labels (P, nearest), nearest first."""
+    """The `nearest` images of every prototype so far: distances, labels, index (P, nearest), nearest first.
+
+    `index` numbers the images in the order in which they were looked at.
+    """
 
     def __init__(self, prototypes: int, *, nearest: int = 6, device: torch.device | str = "cpu") -> None:
         if nearest < 1:
             raise UserError(f"nearest is {nearest}; at least one image has to be looked at")
         self.distances = torch.full((prototypes, nearest), torch.inf, device=device)
         self.labels = torch.full((prototypes, nearest), -1, device=device)
+        self.index = torch.full((prototypes, nearest), -1, device=device)
+        self.seen = 0
 
     @torch.no_grad()
     def update(self, distances: Tensor, labels: Tensor) -> None:
@@ -31,9 +36,11 @@ class NearestImages:
         # The later a batch, the fewer prototypes find anything nearer in it: only these are sorted.
         moved = (distances.amin(dim=0) < self.distances[:, -1]).nonzero().squeeze(1)
         pool = torch.cat([self.distances[moved], distances[:, moved].T.to(self.distances.dtype)], dim=1)
-        owner = torch.cat([self.labels[moved], labels.expand(len(moved), -1)], dim=1)
         self.distances[moved], column = pool.topk(self.distances.shape[1], dim=1, largest=False)
-        self.labels[moved] = owner.gather(1, column)
+        numbers = torch.arange(self.seen, self.seen + len(labels), device=labels.device)
+        for kept, fresh in ((self.labels, labels), (self.index, numbers)):
+            kept[moved] = torch.cat([kept[moved], fresh.expand(len(moved), -1)], dim=1).gather(1, column)
+        self.seen += len(labels)
 
     def of_own_class(self, prototype_class: Tensor) -> Tensor:
         """How many of its nearest images each prototype (P,) shares its class with."""

@@ -68,6 +68,13 @@ def duplicates(vectors: Tensor, prototype_class: Tensor, *, tolerance: float) ->
     return sorted(group for group in groups if len(group) > 1)
 
 
+def twins(vectors: Tensor, prototype_class: Tensor, *, tolerance: float = 1e-3) -> dict[int, tuple[int, ...]]:
+    """Of every prototype that has some, those that coincide with it; `tolerance` is a share of their norm."""
+    distance = tolerance * float(vectors.detach().norm(dim=1).mean())
+    groups = duplicates(vectors, prototype_class, tolerance=distance)
+    return {number: tuple(n for n in group if n != number) for group in groups for number in group}
+
+
 def stability(before: Tensor, after: Tensor, parts: Tensor) -> Tensor:
     """1 where a heatmap peaks on the same part after the image was perturbed as before, else 0 (N,).
 

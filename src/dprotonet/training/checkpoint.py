@@ -1,8 +1,10 @@
 """Checkpoints as safetensors and JSON: reading one never runs code, writing one never leaves half a file."""
 
+import hashlib
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,15 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
         raise UserError(
             f"{path} cannot be read as safetensors ({error}); it is truncated or foreign, copy the run again"
         ) from None
+
+
+def tensor_digest(tensors: Mapping[str, Tensor], *, beginning: str = "", size: int = 16) -> str:
+    """A digest of `size` bytes of all tensors with their names, after a text that belongs to it."""
+    digest = hashlib.blake2b(beginning.encode(), digest_size=size)
+    for name, tensor in tensors.items():
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def read_metadata(path: Path) -> dict[str, str]:

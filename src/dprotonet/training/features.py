@@ -4,7 +4,6 @@ The file's name is a digest of data, weights and transform, so another of any of
 reuse some rows are computed again and compared. Half precision: 125 KB a view for EfficientNet-Lite0.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from dprotonet.data.transforms import View, Views
 from dprotonet.errors import ComputationError
 from dprotonet.files import write_text
+from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.views import Key, chunks, load
 
 logger = logging.getLogger(__name__)
@@ -64,11 +64,9 @@ class FeatureCache:
         """Digest of all that the features depend on."""
         augment = self.views.augment.description if self.views.augment else "none"
         facts = [self.views.data.fingerprint, str(self.views.normalise), augment, str(self.views.seed)]
-        digest = hashlib.blake2b("\n".join([*facts, str(self.augmentations)]).encode(), digest_size=16)
-        for name, tensor in self.backbone.state_dict().items():
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        return tensor_digest(
+            self.backbone.state_dict(), beginning="\n".join([*facts, str(self.augmentations)])
+        )
 
     def build(self) -> Iterator[tuple[int, int]]:
         """Compute what is not there yet, yielding (views done, views in all)."""

@@ -1,0 +1,62 @@
+"""What a model says of every image of a split, batch by batch: the one pass that judging prototypes needs.
+
+Facts, pruning and what-if all look at plain images in their order; none keeps more than it has to.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.transforms import Views
+from dprotonet.errors import UserError
+from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.model import Model
+from dprotonet.network import Evidence
+from dprotonet.training.views import Share, load, plain_batches
+
+Progress = Callable[[int, int], None]
+_BATCH = 60
+
+
+class LabelledEvidence(NamedTuple):
+    """Evidence of a batch and the labels (B,) of its images."""
+
+    evidence: Evidence
+    labels: Tensor
+
+
+@torch.no_grad()
+def split_evidence(
+    model: Model, data: ImageData, on_progress: Progress | None = None
+) -> Iterator[LabelledEvidence]:
+    """Every batch of the split in order; `on_progress` hears of (images done, images in all)."""
+    network = model.prototyped
+    device = network.prototype_class.device
+    views = Views(data, model.normalise, augment=None, seed=0)
+    done = 0
+    for view in load(views, plain_batches(len(data), batch=_BATCH, share=Share()), workers=0):
+        labels = torch.as_tensor(view.label).to(device)
+        yield LabelledEvidence(network.evidence(view.inputs.to(device)), labels)
+        done += len(view.inputs)
+        if on_progress is not None:
+            on_progress(done, len(data))
+
+
+def check_split(model: Model, data: ImageData) -> None:
+    """An error where prototypes cannot be judged on this data, before any work is done."""
+    model.check_prototypes()
+    if tuple(data.classes) != model.classes:
+        raise UserError("the data has other classes than the run; use the data it was trained on")
+    if not len(data):
+        raise UserError("the split has no images to judge prototypes on")
+
+
+def splits_of_run(model: Model, on_progress: Progress | None = None) -> Splits:
+    """The data that the run was trained on, if it is still there."""
+    try:
+        return build_splits(model.config.data, on_progress)
+    except UserError as error:
+        raise UserError(f"the run's data, {model.config.data.data}, cannot be read: {error}") from None
