@@ -25,6 +25,7 @@ COMMANDS = {
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prune": "drop the prototypes whose nearest training images are of other classes",
+    "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
     "serve": "show a trained run as a page in the browser, and as an API",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
@@ -96,7 +97,7 @@ def _unknown_command(word: str) -> str:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<10} {summary}" for name, summary in COMMANDS.items()]
+    lines = [f"  {name:<11} {summary}" for name, summary in COMMANDS.items()]
     head = "usage: dprotonet COMMAND [options]\n\nImage classifiers that show their reasons.\n\ncommands:\n"
     return head + "\n".join(lines) + "\n\n`dprotonet COMMAND --help` lists the options of a command."
 

@@ -96,6 +96,15 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
             table.add_section()
         table.add_row("logit", "", "", "", f"{item.logit:.3f}")
         console.print(table)
+        if item.familiar is False:
+            console.print(escape(_warning(item)), soft_wrap=True)
+
+
+def _warning(item: "Prediction") -> str:
+    return (
+        f"careful: nothing here looks like what this run knows ({item.distance:.2f} times as far from every "
+        "prototype as familiar images get), so the class may mean nothing"
+    )
 
 
 def _save_pictures(model: "Model", predictions: Sequence["Prediction"], folder: Path) -> None:

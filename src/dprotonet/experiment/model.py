@@ -15,6 +15,7 @@ from dprotonet.config import Config
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
+from dprotonet.experiment.familiarity import Familiarity, stored_familiarity
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -44,7 +45,7 @@ class EvidenceItem:
 class Prediction:
     """What the network says of one image, and why. The contributions of all evidence sum to `logit`.
 
-    A black box gives no evidence.
+    A black box gives no evidence, nor does it know what is familiar.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Prediction:
     probabilities: Mapping[str, float]
     logit: float
     evidence: tuple[EvidenceItem, ...]  # of every prototype, the largest contribution first
+    familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
+    distance: float | None = None  # from what the run knows; above 1 an image is not familiar
 
 
 class Model(ModelHubMixin):
@@ -72,6 +75,7 @@ class Model(ModelHubMixin):
         self.classes = tuple(classes)
         self.prototypes = tuple(prototypes)
         self.folder: Path | None = None
+        self.familiarity: Familiarity | None = None  # from when on an image is strange to this model
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, device: str | torch.device | None = None) -> "Model":
@@ -94,6 +98,7 @@ class Model(ModelHubMixin):
             raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
         model = cls(on_device(network, device), config=config, classes=classes, prototypes=records)
         model.folder = run.path
+        model.familiarity = stored_familiarity(run.path, network)
         return model
 
     @property
@@ -138,11 +143,19 @@ class Model(ModelHubMixin):
             evidence.scores.cpu().double(),
             evidence.region.cpu(),
         )
+        far = self._strangeness(evidence.distances)
         found = []
         for row, image in enumerate(images):
             items = self._evidence(int(logits[row].argmax()), scores[row], region[row])
-            found.append(self._prediction(image, logits[row], items))
+            found.append(self._prediction(image, logits[row], items, distance=far[row]))
         return found
+
+    def _strangeness(self, distances: Tensor) -> Sequence[float | None]:
+        """How far each image of (B, P) is from what the run knows, where it has a threshold for that."""
+        if self.familiarity is None:
+            return [None] * len(distances)
+        far: list[float] = self.familiarity.distance(distances).tolist()
+        return far
 
     def explain(
         self,
@@ -173,7 +186,14 @@ class Model(ModelHubMixin):
         ]
         return tuple(sorted(items, key=lambda item: -item.contribution))
 
-    def _prediction(self, image: ImageLike, logits: Tensor, evidence: tuple[EvidenceItem, ...]) -> Prediction:
+    def _prediction(
+        self,
+        image: ImageLike,
+        logits: Tensor,
+        evidence: tuple[EvidenceItem, ...],
+        *,
+        distance: float | None = None,
+    ) -> Prediction:
         label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
         said = math.fsum(item.contribution for item in evidence)
         return Prediction(
@@ -184,6 +204,8 @@ class Model(ModelHubMixin):
             probabilities=dict(zip(self.classes, probabilities.tolist(), strict=True)),
             logit=said if evidence else float(logits[label]),
             evidence=evidence,
+            familiar=None if distance is None else distance <= 1,
+            distance=distance,
         )
 
     # ── huggingface_hub ──
@@ -194,6 +216,8 @@ class Model(ModelHubMixin):
         run.write_config(self.config)
         self._copy_sources(run.path)
         run.write_model(self.network, self.prototypes, self.classes)
+        if self.familiarity is not None:
+            self.familiarity.write(run.path)
 
     def _copy_sources(self, target: Path) -> None:
         if self.folder is None or self.folder.resolve() == target.resolve():

@@ -1,7 +1,7 @@
 """The run folder: everything that training leaves behind, and all that explaining needs.
 
     config.toml  environment.json  metrics.jsonl  model.safetensors  prototypes.json  prototypes/*.png
-    checkpoint/ (for --resume)  tensorboard/ (by option)  explanations/ (once asked for)
+    familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)  explanations/ (once asked for)
 
 Every file is written under a temporary name and renamed. Reading one never runs code.
 """

@@ -30,6 +30,7 @@ from dprotonet.experiment.build import (
     check_data,
     default_cache,
 )
+from dprotonet.experiment.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
@@ -238,6 +239,15 @@ class _Writer:
             seed = self.trainer.config.data.data_seed
             records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
         self.folder.keep(self.network, records, train=self.train)
+        self._calibrate()
+
+    def _calibrate(self) -> None:
+        """From when on an image is strange to the model that was kept, from validation images."""
+        network, views = self.engine.network, self.engine.val_views
+        if isinstance(network, BlackBox) or not len(views):
+            return
+        distances = known_distances(network, views, batch=self.trainer.config.training.batch_size)
+        familiarity_of(distances, network).write(self.folder.path)
 
     def close(self) -> None:
         if self.board is not None:

@@ -1,0 +1,62 @@
+"""`dprotonet familiarity`: from when on an image is like nothing a run knows; training does it by itself."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+
+@dataclass(frozen=True)
+class FamiliarityArguments:
+    """Measure on known images how far from the prototypes is still usual, and keep it in the run folder."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder; its familiarity.json is written."""
+    share: float = 0.05
+    """How many of the known images may be warned of."""
+    data: str | None = None
+    """Other known images (default: the data the run was trained on)."""
+    split: Literal["val", "test"] = "val"
+    """Never the training images: the run knows them too well."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(FamiliarityArguments, words, command="familiarity")
+    if not 0 < arguments.share < 1:
+        raise UserError(f"--share is {arguments.share}; it must lie between 0 and 1")
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.build import build_splits
+    from dprotonet.experiment.evaluation import choose_split
+    from dprotonet.experiment.familiarity import calibrated
+    from dprotonet.experiment.model import Model
+
+    model = Model.load(arguments.run, device=arguments.device)
+    model.check_prototypes()
+    data = replace(model.config.data, data=arguments.data or model.config.data.data)
+    with Reporter(stderr_console()) as reporter:
+        splits = build_splits(data, lambda done, total: reporter.advance("scan", done, total))
+        found = calibrated(
+            model,
+            choose_split(splits, arguments.split),
+            share=arguments.share,
+            on_progress=lambda done, total: reporter.advance("measuring", done, total),
+        )
+    found.write(arguments.run)
+    if arguments.json:
+        json.dump({"run": str(arguments.run), **asdict(found)}, sys.stdout)
+        print()
+        return
+    print(
+        f"{arguments.run}: an image is strange beyond {found.threshold:.4g}, the {found.statistic}; "
+        f"so are {found.share:.1%} of images like the {found.images} it was measured on"
+    )

@@ -1,0 +1,139 @@
+"""Whether an image is like anything a run has learned from: "nothing here looks like what I know".
+
+The threshold comes from validation images, at the end of training or later by `dprotonet familiarity`, and is
+kept in the run folder as familiarity.json. It belongs to one set of prototypes: with others it says nothing,
+so it carries their digest. A black box has no prototypes and gives no warning.
+"""
+
+import hashlib
+import json
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dprotonet.data.transforms import Views
+from dprotonet.errors import UserError
+from dprotonet.files import write_text
+from dprotonet.inference.familiarity import conformal_threshold, rank_of, strangeness
+from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.training.views import Share, ViewSource, load, plain_batches
+
+if TYPE_CHECKING:
+    from dprotonet.data.base import ImageData
+    from dprotonet.experiment.model import Model
+
+logger = logging.getLogger(__name__)
+
+FILE = "familiarity.json"
+STATISTIC = "distance to the nearest prototype"
+SHARE = 0.05  # of known images that are warned of
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Familiarity:
+    """From when on an image is strange; `share` of known images are, measured on `images` of them."""
+
+    threshold: float
+    share: float
+    images: int
+    prototypes: str  # digest of the prototypes it belongs to
+    statistic: str = STATISTIC
+
+    def distance(self, distances: Tensor) -> Tensor:
+        """How far images are from what is known, (B,), the threshold being 1; from distances (B, P)."""
+        return strangeness(distances).double() / self.threshold
+
+    def fits(self, network: DProtoNet) -> bool:
+        """Whether it was measured with these prototypes."""
+        return self.prototypes == prototypes_digest(network)
+
+    def write(self, folder: Path) -> None:
+        write_text(folder / FILE, json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def read(cls, folder: Path) -> "Familiarity | None":
+        """What the run folder has; None where it has nothing."""
+        path = folder / FILE
+        if not path.is_file():
+            return None
+        try:
+            return _checked(cls(**json.loads(path.read_text(encoding="utf-8"))))
+        except (ValueError, TypeError) as error:
+            raise UserError(
+                f"{path} is damaged ({error}); delete it and make it anew with dprotonet familiarity"
+            ) from None
+
+
+def stored_familiarity(folder: Path, network: Network) -> Familiarity | None:
+    """What a run folder has for this network; a threshold of other prototypes counts as none."""
+    found = Familiarity.read(folder)
+    if found is None or isinstance(network, BlackBox):
+        return None
+    if not found.fits(network):
+        logger.warning(
+            "%s belongs to other prototypes; make it anew with dprotonet familiarity", folder / FILE
+        )
+        return None
+    return found
+
+
+def _checked(found: Familiarity) -> Familiarity:
+    numbers = (found.threshold, found.share, found.images)
+    if not all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in numbers):
+        raise ValueError("threshold, share and images must be numbers above 0")
+    if found.statistic != STATISTIC or not isinstance(found.prototypes, str):
+        raise ValueError(f"this version knows the statistic '{STATISTIC}' only")
+    return found
+
+
+def prototypes_digest(network: DProtoNet) -> str:
+    """Another set of prototypes has another digest."""
+    vectors = network.prototypes.vectors.detach().cpu().float().contiguous()
+    return hashlib.blake2b(vectors.numpy().tobytes(), digest_size=16).hexdigest()
+
+
+def familiarity_of(distances: Tensor, network: DProtoNet, *, share: float = SHARE) -> Familiarity:
+    """The threshold from the distances (N, P) of known images that were not trained on."""
+    threshold = conformal_threshold(strangeness(distances), share)
+    count = len(distances)
+    told = 1 - rank_of(count, share) / (count + 1)  # with few images more than was asked for
+    tiny = torch.finfo(torch.float32).tiny  # all known images lie on prototypes: anything else is strange
+    return Familiarity(max(threshold, tiny), told, count, prototypes_digest(network))
+
+
+@torch.no_grad()
+def known_distances(
+    network: DProtoNet, views: ViewSource, *, batch: int = 60, on_progress: Progress | None = None
+) -> Tensor:
+    """Distances (N, P) of all plain views, on the CPU; the network's modes stay as they were."""
+    was_training = [(module, module.training) for module in network.modules()]
+    network.eval()
+    batches = plain_batches(len(views), batch=batch, share=Share())
+    found = []
+    for number, view in enumerate(load(views, batches, workers=0), start=1):
+        inputs = view.inputs.to(network.head.weight.device)
+        found.append(network.evidence(inputs).distances.float().cpu())
+        if on_progress is not None:
+            on_progress(number, len(batches))
+    for module, flag in was_training:
+        module.training = flag
+    return torch.cat(found)
+
+
+def calibrated(
+    model: "Model", known: "ImageData", *, share: float = SHARE, on_progress: Progress | None = None
+) -> Familiarity:
+    """The threshold of a model, from known images it was not trained on, such as the validation split."""
+    views = Views(known, model.normalise, augment=None, seed=0)
+    if not len(views):
+        raise UserError("no images to take the threshold from; give data with a validation split")
+    distances = known_distances(model.prototyped, views, on_progress=on_progress)
+    return familiarity_of(distances, model.prototyped, share=share)

@@ -1,0 +1,156 @@
+"""Nothing here looks like what I know: where the threshold comes from, who keeps it, what it says."""
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+import dprotonet as dp
+from dprotonet.cli.main import main
+from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.familiarity import FILE, Familiarity, calibrated, familiarity_of, known_distances
+
+
+@pytest.fixture(scope="module")
+def model(run_folder: Path) -> dp.Model:
+    return dp.load(run_folder)
+
+
+@pytest.fixture
+def copied(run_folder: Path, tmp_path: Path) -> Path:
+    shutil.copytree(run_folder, tmp_path / "run", ignore=shutil.ignore_patterns("checkpoint"))
+    return tmp_path / "run"
+
+
+def strange_image() -> torch.Tensor:
+    return torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_training_leaves_the_threshold_of_its_validation_images(model: dp.Model) -> None:
+    """Twelve images are too few for 5 %: the farthest of them is the threshold, one in thirteen the share."""
+    assert model.familiarity is not None
+    validation = build_splits(model.config.data).val
+    predictions = [model.predict(validation[index].image) for index in range(len(validation))]
+    distances = [prediction.distance or 0 for prediction in predictions]
+    assert model.familiarity.images == len(validation) == 12
+    assert model.familiarity.share == pytest.approx(1 / 13)
+    assert max(distances) == pytest.approx(1, rel=0.01)  # trained on features kept in half precision
+    again = calibrated(model, validation)
+    assert again.threshold == pytest.approx(model.familiarity.threshold, rel=0.01)
+
+
+def test_distance_is_that_of_the_nearest_prototype(model: dp.Model) -> None:
+    image = strange_image()
+    prediction = model.predict(image)
+    with torch.no_grad():
+        distances = model.prototyped.evidence(model.inputs([image])).distances[0].tolist()
+    assert model.familiarity is not None
+    assert prediction.distance == pytest.approx(min(distances) ** 0.5 / model.familiarity.threshold, rel=1e-5)
+    assert prediction.familiar == (prediction.distance <= 1)
+
+
+def test_beyond_the_threshold_an_image_is_strange(copied: Path) -> None:
+    """The same image under two thresholds, half and twice its distance."""
+    content = json.loads((copied / FILE).read_text())
+    far = (dp.load(copied).predict(strange_image()).distance or 0) * content["threshold"]
+    for threshold, familiar in ((far / 2, False), (far * 2, True)):
+        (copied / FILE).write_text(json.dumps({**content, "threshold": threshold}))
+        prediction = dp.load(copied).predict(strange_image())
+        assert prediction.familiar is familiar
+        assert prediction.distance == pytest.approx(far / threshold)
+
+
+def test_a_run_without_a_threshold_does_not_say(copied: Path) -> None:
+    (copied / FILE).unlink()
+    prediction = dp.load(copied).predict(strange_image())
+    assert prediction.familiar is None
+    assert prediction.distance is None
+
+
+def test_it_goes_along_with_a_saved_model(model: dp.Model, tmp_path: Path) -> None:
+    model.save_pretrained(tmp_path / "copy")
+    assert dp.load(tmp_path / "copy").familiarity == model.familiarity
+
+
+def test_a_threshold_of_other_prototypes_counts_as_none(
+    copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = json.loads((copied / FILE).read_text())
+    (copied / FILE).write_text(json.dumps({**content, "prototypes": "0" * 32}))
+    assert dp.load(copied).familiarity is None
+    assert "other prototypes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "{}", '{"threshold": 1}', "null"],
+)
+def test_a_damaged_file(copied: Path, text: str) -> None:
+    (copied / FILE).write_text(text)
+    with pytest.raises(dp.UserError, match=r"familiarity.json is damaged"):
+        dp.load(copied)
+
+
+@pytest.mark.parametrize(
+    "change", [{"threshold": 0}, {"threshold": "1"}, {"images": True}, {"statistic": "logit"}, {"odd": 1}]
+)
+def test_values_that_cannot_be(copied: Path, change: dict) -> None:
+    content = json.loads((copied / FILE).read_text())
+    (copied / FILE).write_text(json.dumps({**content, **change}))
+    with pytest.raises(dp.UserError, match=r"familiarity.json is damaged"):
+        dp.load(copied)
+
+
+def test_measuring_leaves_the_network_as_it_was(network: dp.DProtoNet, val_views) -> None:
+    network.train()
+    network.encoder.backbone.eval()
+    before = [module.training for module in network.modules()]
+    distances = known_distances(network, val_views, batch=4)
+    assert [module.training for module in network.modules()] == before
+    assert distances.shape == (len(val_views), 6)
+    assert not distances.requires_grad
+    network.eval()
+    first = network.evidence(val_views[0, 0].inputs.unsqueeze(0)).distances[0]
+    torch.testing.assert_close(distances[0], first.detach(), rtol=1e-4, atol=1e-4)
+
+
+def test_known_images_on_prototypes_still_give_a_threshold(network: dp.DProtoNet) -> None:
+    found = familiarity_of(torch.zeros(3, 6), network)
+    assert found.threshold > 0
+    assert found.distance(torch.tensor([[0.0, 1.0], [1.0, 1.0]])).gt(1).tolist() == [False, True]
+
+
+def test_the_command_gives_an_old_run_its_threshold(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copied / FILE).unlink()
+    assert main(["familiarity", str(copied), "--share", "0.5", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    stored = dp.load(copied).familiarity
+    assert isinstance(stored, Familiarity)
+    assert told == {"run": str(copied), **asdict(stored)}
+    assert stored.share == pytest.approx(6 / 13)
+    assert main(["familiarity", str(copied)]) == 0
+    assert "7.7% of images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("share", ["0", "1.5", "nan"])
+def test_the_command_refuses_an_impossible_share(copied: Path, share: str) -> None:
+    assert main(["familiarity", str(copied), "--share", share]) == 2
+
+
+def test_predict_says_it_in_plain_words(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = json.loads((copied / FILE).read_text())
+    (copied / FILE).write_text(json.dumps({**content, "threshold": content["threshold"] / 100}))
+    path = tmp_path / "noise.png"
+    Image.fromarray(strange_image().permute(1, 2, 0).numpy()).save(path)
+    assert main(["predict", str(copied), str(path)]) == 0
+    assert "nothing here looks like what this run knows" in capsys.readouterr().out
+    assert main(["predict", str(copied), str(path), "--json"]) == 0
+    (prediction,) = json.loads(capsys.readouterr().out)["predictions"]
+    assert prediction["familiar"] is False
+    assert prediction["distance"] > 1
