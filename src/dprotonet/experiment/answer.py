@@ -23,6 +23,12 @@ class Answer:
     scores: Tensor
     region: Tensor
     plain: Tensor
+    distance: float | None = None  # from what the run knows, where it can tell
+
+    @property
+    def familiar(self) -> bool | None:
+        """False: nothing here looks like what the run knows."""
+        return None if self.distance is None else self.distance <= 1
 
     def logits(self, off: Collection[int] = ()) -> Tensor:
         """The logits (C,) with those prototypes switched off."""
@@ -68,6 +74,7 @@ def answer(model: Model, image: ImageLike) -> Answer:
         nothing = torch.zeros(0, dtype=torch.float64)
         return Answer(model, nothing, nothing.long(), model.network(inputs)[0].cpu().double())
     found = model.network.evidence(inputs)
-    return Answer(
-        model, found.scores[0].cpu().double(), found.region[0].cpu(), found.logits[0].cpu().double()
-    )
+    scores, region, logits = found.scores[0].cpu(), found.region[0].cpu(), found.logits[0].cpu()
+    known = model.familiarity
+    distance = None if known is None else float(known.distance(found.distances)[0])
+    return Answer(model, scores.double(), region, logits.double(), distance)

@@ -36,8 +36,8 @@ def reading(
         rest_for=sum(max(item.contribution, 0.0) for item in others),
         rest_against=sum(min(item.contribution, 0.0) for item in others),
         truth=truth,
-        familiar=seen.familiar,
-        distance=seen.distance,
+        familiar=seen.answer.familiar,
+        distance=seen.answer.distance,
     )
 
 

@@ -87,10 +87,11 @@ async def sheet(
     service: Served,
     label: Annotated[int, Query(ge=0, le=2**31 - 1)],
     top: Annotated[int, Query(ge=1, le=10)] = 3,
+    off: Annotated[list[int] | None, Query(max_length=4096)] = None,
 ) -> Response:
     """The explanation of a class as one picture, once the places of its prototypes are known."""
-    known = service.label(seen, label)
-    drawn = await asyncio.wrap_future(service.reading.submit(lambda: seen.sheet(known, top)))
+    known, without = service.label(seen, label), service.prototypes(off or [])
+    drawn = await asyncio.wrap_future(service.reading.submit(lambda: seen.sheet(known, top, without)))
     if drawn is None:
         raise Missing("the places of these prototypes are not known yet; ask for them first")
     return Response(encoded(drawn), media_type=PNG)

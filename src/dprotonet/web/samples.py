@@ -8,8 +8,8 @@ from typing import Literal
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.data import Data, open_data
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.split_evidence import Splits, splits_of_run
 from dprotonet.web.seen import thumbnail
 from dprotonet.web.store import Store
 from dprotonet.web.worker import Busy, Worker
@@ -37,13 +37,17 @@ class Samples:
 
     def __init__(self, model: Model, worker: Worker) -> None:
         self._worker = worker
-        self._data: Future[Data] = worker.submit(lambda: open_data(model))
+        self._data: Future[Splits] = worker.submit(lambda: _opened(model))
         self._thumbnails: Store[bytes] = Store(_THUMBNAILS)
 
-    def data(self) -> Data:
+    def data(self) -> Splits:
         """The splits; raises UserError where they are gone, Busy while they are read."""
         if not self._data.done():
             raise Busy("the run's data is still being read; try again in a moment")
+        return self._data.result()
+
+    def waited(self) -> Splits:
+        """The same, for threads that may wait."""
         return self._data.result()
 
     @property
@@ -54,23 +58,16 @@ class Samples:
         error = self._data.exception()
         return None if error is None else str(error) if isinstance(error, UserError) else type(error).__name__
 
-    @property
-    def ready(self) -> bool:
-        return self._data.done() and self._data.exception() is None
-
-    def count(self, split: Split) -> int:
-        return len(self.data().split(split)) if self.ready else 0
-
     def listed(self, label: int | None, offset: int, limit: int) -> tuple[int, Sequence[SampleFacts]]:
         """How many test images there are of a class (or of all), and some of them."""
-        test = self.data().split("test")
+        test = self.data().test
         chosen = [index for index, one in enumerate(test.labels) if label is None or one == label]
         part = chosen[offset : offset + limit]
         return len(chosen), [SampleFacts(index, test.name(index), test.labels[index]) for index in part]
 
     def pixels(self, split: Split, index: int) -> tuple[str, int, Tensor]:
         """Name, label and image (3, S, S) uint8; to be called in a worker."""
-        images = self.data().split(split)
+        images = self.data().train if split == "train" else self.data().test
         if not 0 <= index < len(images):
             raise NoSuchImage(f"the {split} data has no image {index}")
         sample = images[index]
@@ -95,3 +92,10 @@ class Samples:
             return kept
 
         return make
+
+
+def _opened(model: Model) -> Splits:
+    splits = splits_of_run(model)
+    if tuple(splits.train.classes) != model.classes:
+        raise UserError(f"{model.config.data.data} has other classes now than when the run was trained")
+    return splits

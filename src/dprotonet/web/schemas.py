@@ -148,7 +148,7 @@ class PrototypeItem(BaseModel):
 
 class PrototypeList(BaseModel):
     prototypes: list[PrototypeItem]
-    state: Literal["missing", "preparing", "ready", "failed"]
+    state: Literal["preparing", "ready", "failed"]
     done: int = 0
     total: int = 0
     message: str = ""

@@ -53,8 +53,6 @@ class Seen:
     picture: bytes  # for people, PNG
     extent: tuple[int, int]  # of the picture, width and height
     answer: Answer
-    familiar: bool | None = None
-    distance: float | None = None
     places: Store[Place] = field(default_factory=lambda: Store(_PLACES))
     maps: Store[Map] = field(default_factory=lambda: Store(_MAPS))
 

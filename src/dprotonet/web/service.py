@@ -4,7 +4,7 @@ A slow explanation never holds up a prediction: the explaining thread has a netw
 run's data and going over it have threads too. Nothing here knows HTTP.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from dprotonet.experiment.pictures import source_image
 from dprotonet.experiment.received import Limits, received_image
 from dprotonet.web.explaining import Explaining
 from dprotonet.web.job import Job
+from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
 from dprotonet.web.seen import Seen, png
 from dprotonet.web.store import Store
@@ -54,6 +55,8 @@ class Service:
         self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
         self.reading = Worker("reading", waiting=64)
         self.samples = Samples(model, self.reading)
+        self.preparing = Worker("preparing", waiting=4)
+        self.reviewing = Reviewing(model, self.samples, self.preparing, say=in_words)
         self.explaining = Explaining(twin(model), self.settings.preset)
 
     @property
@@ -72,7 +75,7 @@ class Service:
             worker.close()
 
     def _workers(self) -> list[Worker]:
-        return [self.predicting, self.decoding, self.reading]
+        return [self.predicting, self.decoding, self.reading, self.preparing]
 
     # ── images ──
 
@@ -140,6 +143,12 @@ class Service:
             raise Missing(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
         known = self.label(seen, label)
         return self._begin(lambda job: self.explaining.class_map(seen, known, method, job), self.decoding)
+
+    def clean(self, reasons: Mapping[int, str]) -> Job:
+        """A run without these prototypes, in a folder of the server's own."""
+        self.prototypes(list(reasons))
+        self.reviewing.check(reasons)
+        return self._begin(lambda job: self.reviewing.clean(reasons, job), self.preparing)
 
     def job(self, key: str) -> Job:
         job = self.jobs.find(key)

@@ -49,6 +49,7 @@ async function look_at(request, words) {
     const shown = await picture(`/api/images/${reading.image}/picture`);
     if (turn !== state.turn) return;
     Object.assign(state, { image: reading.image, picture: shown, plain: reading, truth: reading.truth ?? null, label: null, top: 3 });
+    document.body.classList.add("with-image");
     show("shown", true);
     draw(find("shown"), shown, null, look());
     if (whatif.off.size) await ask(); else present(reading);
