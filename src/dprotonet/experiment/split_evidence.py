@@ -1,6 +1,8 @@
 """What a model says of every image of a split, batch by batch: the one pass that judging prototypes needs.
 
-Facts, pruning and what-if all look at plain images in their order; none keeps more than it has to.
+Facts, pruning and what-if all look at plain images in their order; none keeps more than it has to. Where the
+backbone rested in training, its features are taken from training's cache if they are still there: half
+precision, as the prototypes were learned from.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,12 +12,13 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData, Splits
-from dprotonet.data.transforms import Views
+from dprotonet.data.transforms import Augment, Views
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.build import build_splits, default_cache
 from dprotonet.experiment.model import Model
-from dprotonet.network import Evidence
-from dprotonet.training.views import Share, load, plain_batches
+from dprotonet.network import DProtoNet, Evidence
+from dprotonet.training.features import FeatureCache
+from dprotonet.training.views import Share, ViewSource, load, plain_batches
 
 Progress = Callable[[int, int], None]
 _BATCH = 60
@@ -33,9 +36,8 @@ def split_evidence(
     model: Model, data: ImageData, on_progress: Progress | None = None
 ) -> Iterator[LabelledEvidence]:
     """Every batch of the split in order; `on_progress` hears of (images done, images in all)."""
-    network = model.prototyped
-    device = network.prototype_class.device
-    views = Views(data, model.normalise, augment=None, seed=0)
+    device = model.prototyped.prototype_class.device
+    views, network = _source(model, data)
     done = 0
     for view in load(views, plain_batches(len(data), batch=_BATCH, share=Share()), workers=0):
         labels = torch.as_tensor(view.label).to(device)
@@ -43,6 +45,19 @@ def split_evidence(
         done += len(view.inputs)
         if on_progress is not None:
             on_progress(done, len(data))
+
+
+def _source(model: Model, data: ImageData) -> tuple[ViewSource, DProtoNet]:
+    """Kept features with the network that takes them, or else images with the whole network."""
+    network, training = model.prototyped, model.config.training
+    if training.mode == "frozen":
+        device, seed = network.prototype_class.device, model.config.data.data_seed
+        for augment, count in ((Augment(), training.augmentations), (None, 0)):  # as of train, as of val
+            views = Views(data, model.normalise, augment=augment, seed=seed)
+            kept = FeatureCache(default_cache(), network.encoder.backbone, views, count, device).kept()
+            if kept is not None:
+                return kept, network.without_backbone().eval()
+    return Views(data, model.normalise, augment=None, seed=0), network
 
 
 def check_split(model: Model, data: ImageData) -> None:

@@ -83,6 +83,10 @@ class FeatureCache:
         finally:
             temporary.unlink(missing_ok=True)
 
+    def kept(self) -> FeatureViews | None:
+        """The features, if they are there already and right."""
+        return self.open() if self.path.exists() and self._holds(self.path) else None
+
     def open(self) -> FeatureViews:
         return FeatureViews(np.load(self.path, mmap_mode="r"), self.views.labels)
 
@@ -130,7 +134,7 @@ class FeatureCache:
         except (OSError, ValueError, EOFError):
             fits = False
         if not fits:
-            logger.warning("feature cache %s does not match data and weights; computing it again", path.name)
+            logger.warning("feature cache %s does not match data and weights; not used", path.name)
         return bool(fits)
 
     def _same(self, kept: np.ndarray, row: int) -> bool:
