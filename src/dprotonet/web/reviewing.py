@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.clean import Cleaning, clean_run
+from dprotonet.experiment.cleaning import Cleaning, clean
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototype_facts import PrototypeFacts, stored_facts
 from dprotonet.experiment.what_if import WhatIf, check_classes_left
@@ -34,6 +34,7 @@ class Reviewing:
             worker, lambda tell: WhatIf(model, samples.waited().test, on_progress=tell), say=say
         )
         self._samples = samples
+        self._known: dict[str, WhatIf] = {}  # of the splits that cleaning may see
 
     def check(self, reasons: Mapping[int, str]) -> None:
         """What can be said before any work is done."""
@@ -43,14 +44,27 @@ class Reviewing:
 
     def clean(self, reasons: Mapping[int, str], job: Job) -> dict[str, str]:
         """A run without these prototypes, its last layer trained again; where it is, in words."""
-
-        def tell(done: int, total: int) -> None:
-            job.check()
-            job.progress(done, total)
-
+        self._go_over_data(job)
+        job.check()
+        made = clean(self.model, reasons, self._known)
         folder = self._free_folder()
-        made = clean_run(self.model, reasons, self._samples.waited(), folder, on_progress=tell)
+        made.save(folder)
         return {"folder": folder.name, "words": _words(folder, made)}
+
+    def _go_over_data(self, job: Job) -> None:
+        """Once; the next cleaning takes a moment only."""
+        splits = self._samples.waited()
+        images = {"train": splits.train, "val": splits.val}
+        total, before = sum(map(len, images.values())), 0
+
+        def tell(done: int, _of: int) -> None:
+            job.check()
+            job.progress(before + done, total)
+
+        for name, split in images.items():
+            if name not in self._known:
+                self._known[name] = WhatIf(self.model, split, on_progress=tell)
+            before += len(split)
 
     def _free_folder(self) -> Path:
         """A new folder in `RUN-cleaned`, beside the run."""
@@ -65,7 +79,8 @@ class Reviewing:
 
 
 def _words(folder: Path, made: Cleaning) -> str:
+    val = made.accuracy["val"]
     return (
-        f"Saved as {folder.parent.name}/{folder.name}: {made.left} prototypes left, "
-        f"validation accuracy {made.before:.1%} → {made.after:.1%}"
+        f"Saved as {folder.parent.name}/{folder.name}: {len(made.kept)} prototypes left, "
+        f"validation accuracy {val.before:.1%} → {val.after:.1%}"
     )

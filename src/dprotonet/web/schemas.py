@@ -77,9 +77,7 @@ class Reading(BaseModel):
     rest_for: float
     rest_against: float
     truth: int | None = Field(default=None, description="the class of a test image")
-    familiar: bool | None = Field(
-        default=None, description="false: nothing here looks like what is known"
-    )
+    familiar: bool | None = Field(default=None, description="false: nothing here looks like what is known")
     distance: float | None = Field(default=None, description="from what is known; the limit is 1")
 
 

@@ -17,6 +17,12 @@ _CONNECTIONS = 200  # at a time; more are told that the server is busy
 def serve(service: Service, door: Door, *, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; `announce` is told where."""
     listener = listening(host, port)
+    announce(_address(listener) + (door.new_link() if door.token else "/"))
+    server_of(service, door).run(sockets=[listener])
+
+
+def server_of(service: Service, door: Door) -> uvicorn.Server:
+    """The server, not yet running; it says nothing unless something is wrong."""
     config = uvicorn.Config(
         create_app(service, door),
         log_level="warning",
@@ -26,8 +32,7 @@ def serve(service: Service, door: Door, *, host: str, port: int, announce: Calla
         timeout_graceful_shutdown=3,
         proxy_headers=False,
     )
-    announce(_address(listener) + (door.new_link() if door.token else "/"))
-    uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(config)
 
 
 def listening(host: str, port: int) -> socket.socket:
