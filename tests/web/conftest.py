@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from web_server import ENDLESS, HERE, QUICK, SMALL, png_of
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, Settings
+from web_server import ENDLESS, HERE, QUICK, SMALL, png_of
 
 
 @pytest.fixture(scope="session")

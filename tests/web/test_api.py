@@ -10,13 +10,13 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 from PIL import Image
-from web_server import HERE, QUICK, sent, until
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.answer import answer
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service
+from web_server import HERE, QUICK, sent, until
 
 BIRD = Birds(species=4, per_species=3, split="test", size=64)[1].image
 
@@ -64,7 +64,8 @@ def test_why_not_and_what_if(client: TestClient, model: dp.Model, bird: bytes, o
         ).json()
         assert found["score"] == pytest.approx(wanted)
         assert found["label"] == label
-        assert all(row["points"] == 0 for row in found["rows"] if row["prototype"] in off)
+        assert {row["prototype"] for row in found["rows"]} == set(range(8)) - set(off)
+        assert found["others"] == 0
     logits = answer(model, BIRD).logits(off)
     assert found["predicted"] == int(logits.argmax())
     assert found["predicted_score"] == pytest.approx(float(logits.max()))

@@ -1,13 +1,13 @@
 """Who is let in: names, pages from elsewhere, tokens, one-time links; and what browsers are told."""
 
 import pytest
-from web_server import HERE
 from fastapi.testclient import TestClient
 
 from dprotonet.errors import UserError
 from dprotonet.web.app import create_app
 from dprotonet.web.door import Door
 from dprotonet.web.service import Service
+from web_server import HERE
 
 TOKEN = "correct horse battery"
 

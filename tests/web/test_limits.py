@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
-from web_server import HERE, sent, served, until
 
 from dprotonet.web.app import create_app
 from dprotonet.web.job import Job
 from dprotonet.web.service import Service, in_words
 from dprotonet.web.worker import Busy, Worker
+from web_server import HERE, sent, served, until
 
 
 def post(client: TestClient, data: bytes, name: str = "x.png") -> tuple[int, str]:

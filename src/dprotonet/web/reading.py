@@ -16,7 +16,8 @@ def reading(
     off = service.prototypes(question.off)
     predicted = seen.answer.label(off)
     label = service.label(seen, question.label, off)
-    logits, evidence = seen.answer.logits(off), seen.answer.evidence(label, off)
+    logits, silent = seen.answer.logits(off), set(off)
+    evidence = [item for item in seen.answer.evidence(label, off) if item.prototype not in silent]
     shown, others = evidence[: question.top], evidence[question.top :]
     score = math.fsum(item.contribution for item in evidence) if evidence else float(logits[label])
     return schemas.Reading(

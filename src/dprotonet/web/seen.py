@@ -63,7 +63,8 @@ class Seen:
 
     def sheet(self, label: int, top: int, off: Collection[int] = ()) -> Image.Image | None:
         """The explanation as one picture; None while places are lacking."""
-        items = self.answer.evidence(label, off)[:top]
+        silent = set(off)
+        items = [item for item in self.answer.evidence(label, off) if item.prototype not in silent][:top]
         rows = [self._drawn(item) for item in items]
         if not rows or None in rows:
             return None

@@ -1,6 +1,6 @@
 // The prediction: headline, probabilities, and the question "why this class, why not that one?"
 
-import { find, make, percent, points, say, show } from "./dom.js";
+import { find, make, percent, points, redrawn, say, show } from "./dom.js";
 
 const LISTED = 5;
 
@@ -10,7 +10,8 @@ export function showAnswer(run, reading, { truth, label, choose }) {
   const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
   find("headline").replaceChildren(headline(run, predicted, truth));
   showUnfamiliar(reading);
-  find("classes").replaceChildren(...listed(reading, label).map((one) => bar(one, label, choose)), others(run, reading, label, choose));
+  redrawn(find("classes"), () => find("classes").replaceChildren(
+    ...listed(reading, label).map((one) => bar(one, label, choose)), others(run, reading, label, choose)));
   say(`${predicted.class_name}, ${percent(predicted.probability)}`);
 }
 

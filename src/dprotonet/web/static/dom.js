@@ -14,6 +14,14 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// Draw a part of the page anew without taking the focus away from who moves by keyboard.
+export function redrawn(container, draw) {
+  const among = () => [...container.querySelectorAll("button, a[href], select")];
+  const at = among().indexOf(document.activeElement);
+  draw();
+  if (at >= 0) among()[Math.min(at, among().length - 1)]?.focus();
+}
+
 export const show = (id, visible) => { find(id).hidden = !visible; };
 
 // What a screen reader says; the page shows it elsewhere.

@@ -1,6 +1,6 @@
 // The evidence, row by row: this part of your image looks like that part of a training image.
 
-import { find, make, plural, points, signed } from "./dom.js";
+import { find, make, plural, points, redrawn, signed } from "./dom.js";
 import { draw } from "./heat.js";
 
 const shownPoints = (value) => Math.round(100 * value) / 100;
@@ -16,7 +16,7 @@ export class Evidence {
     this.reading = reading;
     const most = Math.max(...reading.rows.map((row) => Math.abs(row.points)), 1e-9);
     this.rows = reading.rows.map((row) => this.row(row, most));
-    find("rows").replaceChildren(...this.rows.map((row) => row.element));
+    redrawn(find("rows"), () => find("rows").replaceChildren(...this.rows.map((row) => row.element)));
     find("sum").replaceChildren(...sums(reading, this.isOff()));
     this.draw();
   }

@@ -12,7 +12,7 @@ import { Browser } from "./prototypes.js";
 import { WhatIf } from "./whatif.js";
 
 const MOST_ROWS = 10;
-const state = { image: "", picture: null, plain: null, reading: null, label: null, truth: null, top: 3, turn: 0 };
+const state = { image: "", picture: null, plain: null, reading: null, label: null, truth: null, top: 3, turn: 0, looking: 0 };
 const sources = new Map(); // prototype to its picture, or a promise of it
 let run, places, evidence, methods, whatif, browser;
 
@@ -37,7 +37,8 @@ function redraw() {
 // ── an image comes in ──
 
 async function look_at(request, words) {
-  const turn = ++state.turn;
+  const turn = ++state.looking;
+  state.turn += 1; // answers to questions about the image before are late
   complain("");
   find("choose-words").textContent = words;
   say(words);
@@ -47,16 +48,17 @@ async function look_at(request, words) {
   try {
     const reading = await request();
     const shown = await picture(`/api/images/${reading.image}/picture`);
-    if (turn !== state.turn) return;
+    if (turn !== state.looking) return;
     Object.assign(state, { image: reading.image, picture: shown, plain: reading, truth: reading.truth ?? null, label: null, top: 3 });
     document.body.classList.add("with-image");
     show("shown", true);
     draw(find("shown"), shown, null, look());
+    if (find("drop").getBoundingClientRect().top < 0) find("drop").scrollIntoView();
     if (whatif.off.size) await ask(); else present(reading);
   } catch (error) {
-    if (turn === state.turn) complain(error.message);
+    if (turn === state.looking) complain(error.message);
   } finally {
-    if (turn === state.turn) {
+    if (turn === state.looking) {
       find("choose-words").textContent = state.image ? "Drop another image here" : "Drop an image here";
       find("drop").classList.remove("busy");
     }

@@ -1,7 +1,7 @@
 // The prototype browser: all classes, how pure each prototype is, and the training images it is nearest to.
 
 import { read } from "./api.js";
-import { complain, find, make, percent, plural, points } from "./dom.js";
+import { complain, find, make, percent, plural, points, redrawn } from "./dom.js";
 import { REASONS } from "./whatif.js";
 
 export class Browser {
@@ -31,7 +31,7 @@ export class Browser {
     const label = find("browse-class").value;
     const chosen = this.items.filter((item) => label === "" || item.label === Number(label));
     const groups = grouped(chosen).sort(ORDERS[find("browse-order").value]);
-    find("browse").replaceChildren(...groups.map((group) => this.card(group)));
+    redrawn(find("browse"), () => find("browse").replaceChildren(...groups.map((group) => this.card(group))));
   }
 
   card([item, ...twins]) {
@@ -48,14 +48,14 @@ export class Browser {
     const dialog = find("dialog");
     const close = make("button", { type: "button", class: "quiet", text: "Close", on: { click: () => dialog.close() } });
     const facts = [`weight ${points(item.weight)}`, item.fires === null ? "" : `the main reason for ${plural(item.fires, "training image")}`, twins.length ? `same as ${twins.map((one) => `#${one.prototype}`).join(", ")}` : ""];
-    find("dialog-body").replaceChildren(
+    redrawn(find("dialog-body"), () => find("dialog-body").replaceChildren(
       make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}` }), close),
       make("div", { class: "detail" },
         make("img", { src: `/api/prototypes/${item.prototype}/picture`, alt: `Training image ${item.source}`, width: 224, height: 224 }),
         make("div", {}, purity(item), make("p", { class: "muted", text: facts.filter(Boolean).join("; ") }),
           make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
       make("h3", { text: item.nearest.length ? "The training images it is nearest to" : "" }),
-      make("ul", { class: "near" }, ...item.nearest.map((near) => this.near(item, near))));
+      make("ul", { class: "near" }, ...item.nearest.map((near) => this.near(item, near)))));
     if (!dialog.open) dialog.showModal();
   }
 

@@ -1,7 +1,7 @@
 // What if these prototypes did not count? Their effect on the answer and on the test data, and a cleaned run.
 
 import { send, watch } from "./api.js";
-import { complain, find, make, percent, plural, say, show } from "./dom.js";
+import { complain, find, make, percent, plural, redrawn, say, show } from "./dom.js";
 
 export const REASONS = { background: "background", artefact: "an artefact", duplicate: "a duplicate", other: "another reason" };
 
@@ -56,10 +56,10 @@ export class WhatIf {
 
   say() {
     const marks = this.list().slice(0, 12).map((number) => make("button", { type: "button", class: "chip", text: `#${number} ×`, "aria-label": `Switch prototype ${number} on again`, on: { click: () => { this.off.delete(number); this.update(); } } }));
-    find("whatif-words").replaceChildren(
+    redrawn(find("whatif-words"), () => find("whatif-words").replaceChildren(
       make("p", {}, make("strong", { text: `What if: ${plural(this.off.size, "prototype")} off ` }), ...marks),
       make("p", { id: "whatif-image", text: this.image }),
-      make("p", { id: "whatif-test", text: this.test }));
+      make("p", { id: "whatif-test", text: this.test })));
   }
 
   async save() {
