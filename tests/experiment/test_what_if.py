@@ -1,5 +1,6 @@
 """Prototypes off: the literal sum over the others, models that lack them, and a head that learns again."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from tests.conftest import Remembered
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment import split_evidence as passing
+from dprotonet.experiment.cleaning import clean
 from dprotonet.experiment.evaluation import evaluate_model
 from dprotonet.experiment.split_evidence import split_evidence
 from dprotonet.experiment.what_if import WhatIf, cleaned, last_layer, without
@@ -120,6 +122,43 @@ def test_features_of_the_training_are_used_where_they_are_kept(
     assert seen == [1, 1, 1]  # the check of three rows
     torch.testing.assert_close(kept, whole, rtol=0.05, atol=0.05 * float(whole.mean()))
     assert not model.network.training
+
+
+# ── cleaning ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_cleaning_tells_before_and_after(model: dp.Model, asked: WhatIf, tmp_path: Path) -> None:
+    cleaning = clean(model, {6: "a twig", 1: "dark"}, {"train": asked}, epochs=5)
+    told = cleaning.accuracy["train"]
+    assert (cleaning.dropped, cleaning.kept) == ((1, 6), (0, 2, 3, 4, 5, 7))
+    assert told.before == asked.accuracy()
+    with torch.no_grad():
+        logits = cleaning.model.network.head(asked.scores[:, list(cleaning.kept)])
+    assert told.after == pytest.approx(float((logits.argmax(1) == asked.labels).double().mean()))
+    cleaning.save(tmp_path / "run")
+    remembered = json.loads((tmp_path / "run" / "cleaned.json").read_text())
+    assert [item["reason"] for item in remembered["dropped"]] == ["dark", "a twig"]
+    assert remembered["dropped"][1]["source"] == model.prototypes[6].source
+    assert remembered["accuracy"] == {"train": {"before": told.before, "after": told.after}}
+    assert remembered["last_layer_epochs"] == 5
+    assert torch.equal(dp.load(tmp_path / "run").network.head.weight, cleaning.model.network.head.weight)
+    with pytest.raises(dp.UserError, match="not empty"):
+        cleaning.save(tmp_path / "run")
+
+
+def test_dropping_nothing_changes_nothing(model: dp.Model, asked: WhatIf) -> None:
+    cleaning = clean(model, {}, {"train": asked}, epochs=5)
+    assert cleaning.epochs == 0
+    assert torch.equal(cleaning.model.network.head.weight, model.network.head.weight)
+    assert cleaning.accuracy["train"].after == cleaning.accuracy["train"].before
+
+
+def test_what_cannot_be_dropped_is_refused_before_any_pass(model: dp.Model, train: Remembered) -> None:
+    for reasons, error in (({0: "", 1: ""}, "left without"), ({9: ""}, "no prototype 9")):
+        with pytest.raises(dp.UserError, match=error):
+            clean(model, reasons, {"train": train}, on_progress=lambda *_: pytest.fail("a pass"))
+    with pytest.raises(ValueError, match="train"):
+        clean(model, {0: ""}, {"val": train})
 
 
 # ── mistakes ─────────────────────────────────────────────────────────────────────────────────────────

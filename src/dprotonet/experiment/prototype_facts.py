@@ -139,7 +139,12 @@ def _near_images(network: DProtoNet, train: ImageData, found: NearestImages) -> 
 
 
 def stored_facts(
-    model: Model, train: ImageData | None = None, *, nearest: int = 10, on_progress: Progress | None = None
+    model: Model,
+    train: ImageData | None = None,
+    *,
+    nearest: int = 10,
+    on_scan: Progress | None = None,
+    on_progress: Progress | None = None,
 ) -> tuple[PrototypeFacts, ...]:
     """The facts in the run folder, made first (and kept there) if it has none of these weights.
 
@@ -154,7 +159,7 @@ def stored_facts(
     kept = _read(model, key)
     if kept is not None:
         return kept
-    train = splits_of_run(model).train if train is None else train
+    train = splits_of_run(model, on_scan).train if train is None else train
     made = prototype_facts(model, train, nearest=nearest, on_progress=on_progress)
     _keep(model, {**key, "data": train.fingerprint}, made)
     return made

@@ -6,6 +6,7 @@ precision, as the prototypes were learned from.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -69,9 +70,14 @@ def check_split(model: Model, data: ImageData) -> None:
         raise UserError("the split has no images to judge prototypes on")
 
 
-def splits_of_run(model: Model, on_progress: Progress | None = None) -> Splits:
-    """The data that the run was trained on, if it is still there."""
+def splits_of_run(
+    model: Model, on_progress: Progress | None = None, *, moved_to: str | None = None
+) -> Splits:
+    """The data that the run was trained on, if it is still there or (a --data) where it has moved to."""
+    config = model.config.data
     try:
-        return build_splits(model.config.data, on_progress)
+        return build_splits(config if moved_to is None else replace(config, data=moved_to), on_progress)
     except UserError as error:
-        raise UserError(f"the run's data, {model.config.data.data}, cannot be read: {error}") from None
+        if moved_to is not None:
+            raise
+        raise UserError(f"the run's data, {config.data}, cannot be read: {error}") from None

@@ -1,0 +1,101 @@
+"""`dprotonet prototypes`: what a run's prototypes are like on the training images."""
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.prototype_facts import PrototypeFacts
+
+
+@dataclass(frozen=True)
+class PrototypesArguments:
+    """List prototypes class by class, the least pure first; the facts are kept in the run folder."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder."""
+    data: str | None = None
+    """Where the run's data is now, if it has moved; looked at once more even if facts are kept."""
+    nearest: int = 10
+    """How many of the nearest training images purity looks at."""
+    json: bool = False
+    """Print one JSON object on stdout, with the names of the nearest images, and nothing else there."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(PrototypesArguments, words, command="prototypes")
+    if arguments.nearest < 1:
+        raise UserError(f"--nearest is {arguments.nearest}; at least one image has to be looked at")
+    facts = by_class(_facts(arguments))
+    if arguments.json:
+        content: dict[str, Any] = {"run": str(arguments.run), "nearest": arguments.nearest}
+        json.dump(
+            {**content, "prototypes": [item.to_json() for item in facts]}, sys.stdout, ensure_ascii=False
+        )
+        print()
+    else:
+        _show(facts, arguments)
+
+
+def by_class(facts: "Iterable[PrototypeFacts]") -> "list[PrototypeFacts]":
+    """Class by class, the least pure first; of equals the one that decides less."""
+    return sorted(facts, key=lambda item: (item.label, item.purity, item.fires, item.prototype))
+
+
+def _facts(arguments: PrototypesArguments) -> "Sequence[PrototypeFacts]":
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.model import Model
+    from dprotonet.experiment.prototype_facts import stored_facts
+    from dprotonet.experiment.split_evidence import splits_of_run
+
+    model = Model.load(arguments.run, device=arguments.device)
+    model.check_prototypes()
+    with Reporter(stderr_console()) as reporter:
+        scan = partial(reporter.advance, "scan")
+        moved = arguments.data
+        train = None if moved is None else splits_of_run(model, scan, moved_to=moved).train
+        return stored_facts(
+            model,
+            train,
+            nearest=arguments.nearest,
+            on_scan=scan,
+            on_progress=partial(reporter.advance, "looking at prototypes"),
+        )
+
+
+def _show(facts: "Sequence[PrototypeFacts]", arguments: PrototypesArguments) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("class", title=escape(str(arguments.run)))
+    for name in ("prototype", "purity", "fires", "weight"):
+        table.add_column(name, justify="right")
+    table.add_column("duplicates")
+    shown = None
+    for item in facts:
+        if shown not in (None, item.label):
+            table.add_section()
+        name, shown = "" if shown == item.label else escape(item.class_name), item.label
+        numbers = (str(item.prototype), f"{item.purity:.2f}", str(item.fires), f"{item.weight:.2f}")
+        table.add_row(name, *numbers, ", ".join(map(str, item.duplicates)))
+    console = Console()
+    console.print(table)
+    console.print(
+        f"purity: share of the {len(facts[0].nearest)} nearest training images that are of the class; "
+        "fires: training images in which it says most for the predicted class; weight: to its class; "
+        "duplicates: prototypes that say the same. Drop some with `dprotonet prune --drop`.",
+        style="dim",
+        highlight=False,
+    )
