@@ -26,7 +26,6 @@ COMMANDS = {
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
     "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
-    "prune": "drop the prototypes whose nearest training images are of other classes",
     "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
     "serve": "show a trained run as a page in the browser, and as an API",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
