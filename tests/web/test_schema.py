@@ -3,9 +3,9 @@
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from web_server import served
 
 from dprotonet.web.service import Service
+from web_server import served
 
 FEW = settings(
     max_examples=5,
