@@ -1,6 +1,5 @@
 """One tiny trained run, served to all tests of the page and the API."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,16 +7,22 @@ import pytest
 from fastapi.testclient import TestClient
 
 import dprotonet as dp
+from conftest import tiny_config
 from dprotonet.data.birds import Birds
+from dprotonet.experiment.trainer import Trainer
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, Settings
 from web_server import ENDLESS, HERE, QUICK, SMALL, png_of
 
 
 @pytest.fixture(scope="session")
-def web_run(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy: explaining and reviewing leave files in the run folder, and cleaning beside it."""
-    return shutil.copytree(run_folder, tmp_path_factory.mktemp("web") / "birds")
+def web_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of its own: explaining and reviewing leave files in the folder, and cleaning beside it."""
+    folder = tmp_path_factory.mktemp("web")
+    config = tiny_config(mode="frozen", epochs=2, last_layer_epochs=1, augmentations=1, push_images=2)
+    for _ in Trainer(config, folder / "birds", cache=folder / "cache").run():
+        pass
+    return folder / "birds"
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ def test_an_upload_is_predicted_as_the_model_predicts(
     found, wanted = sent(client, bird), model.predict(BIRD)
     assert (found["predicted"], found["class_name"]) == (wanted.label, wanted.class_name)
     shares = {one["class_name"]: one["probability"] for one in found["probabilities"]}
-    assert shares == pytest.approx(dict(wanted.probabilities))
+    assert shares == pytest.approx(dict(wanted.probabilities), abs=1e-6)
     assert list(shares.values()) == sorted(shares.values(), reverse=True)
     for row, item in zip(found["rows"], wanted.evidence[:3], strict=True):
         assert (row["prototype"], row["source"]) == (item.prototype, item.source)

@@ -14,6 +14,7 @@ from dprotonet.web.reading import job_facts, reading
 from dprotonet.web.seen import Seen, encoded
 from dprotonet.web.service import Missing, Service
 
+PAUSE = 0.05  # seconds between news: more than 20 a second nobody sees
 HEARTBEAT = 1.0  # seconds between looks whether the watcher is still there
 PNG, NPY = "image/png", "application/x-npy"
 Key = Annotated[str, Path(max_length=40)]
@@ -181,6 +182,7 @@ async def _told(job: Job, request: Request) -> AsyncIterator[str]:
                 content = {**job_facts(job).model_dump(), "maps": job.since(seen)}
                 yield f"data: {json.dumps(content)}\n\n"
                 seen = version
+                await asyncio.sleep(PAUSE)
             if ended or await request.is_disconnected():
                 return
             if not await job.changed(seen, seconds=HEARTBEAT):
