@@ -1,8 +1,8 @@
 """A served run under load: eight clients for a minute, each sending images and asking why.
 
-The server is the command `dprotonet serve` in a process of its own, on this machine only. Told are answers and
-errors (a "busy" is an answer), the time until an answer, how fast work is stopped, and the server's memory
-after a quarter of the time and at the end: it must not grow. Without --run a tiny one is trained first.
+The server is the command `dprotonet serve` in a process of its own, on this machine only. Told are answers
+and errors (a "busy" is an answer), the time until an answer, and the server's memory after a quarter of the
+time and at the end: it must not grow. Without --run a tiny one is trained first.
 """
 
 import argparse

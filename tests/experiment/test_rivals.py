@@ -251,6 +251,8 @@ def test_a_black_box_gives_no_evidence(
     for words in (
         ["explain", run, str(image), "--out", str(tmp_path / "explained")],
         ["quality", run],
+        ["prototypes", run],
+        ["prune", run, "--out", str(tmp_path / "pruned"), "--drop", "1"],
         ["predict", run, str(image), "--out", str(tmp_path)],
     ):
         assert main(words) == 2

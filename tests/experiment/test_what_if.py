@@ -135,7 +135,7 @@ def test_cleaning_tells_before_and_after(model: dp.Model, asked: WhatIf, tmp_pat
     with torch.no_grad():
         logits = cleaning.model.network.head(asked.scores[:, list(cleaning.kept)])
     assert told.after == pytest.approx(float((logits.argmax(1) == asked.labels).double().mean()))
-    cleaning.save(tmp_path / "run")
+    cleaning.save(str(tmp_path / "run"))
     remembered = json.loads((tmp_path / "run" / "cleaned.json").read_text())
     assert [item["reason"] for item in remembered["dropped"]] == ["dark", "a twig"]
     assert remembered["dropped"][1]["source"] == model.prototypes[6].source

@@ -40,7 +40,10 @@ def test_counts_are_those_of_the_loop(distances: Tensor, nearest: int, batch: in
     for rows, labels in zip(distances.split(batch), LABELS.split(batch), strict=True):
         found.update(rows, labels)
     assert found.of_own_class(OWNER).tolist() == literal_counts(distances, nearest)
-    torch.testing.assert_close(found.distances, distances.sort(dim=0).values[:nearest].T)
+    order = distances.sort(dim=0)
+    torch.testing.assert_close(found.distances, order.values[:nearest].T)
+    assert torch.equal(found.index, order.indices[:nearest].T)
+    assert torch.equal(found.labels, LABELS[found.index])
 
 
 def test_fewer_images_than_asked_for(distances: Tensor) -> None:

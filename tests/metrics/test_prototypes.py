@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.metrics.controls import random_maps
-from dprotonet.metrics.prototypes import consistency, duplicates, explanation_size, stability
+from dprotonet.metrics.prototypes import consistency, duplicates, explanation_size, stability, twins
 
 N, PARTS, SIZE = 6, 3, (6, 7)
 PLACES = list(itertools.product(range(SIZE[0]), range(SIZE[1])))
@@ -107,6 +107,14 @@ def test_groups_are_those_of_a_literal_search(tolerance: float) -> None:
     expected = literal_groups(vectors, classes.tolist(), tolerance)
     assert duplicates(vectors, classes, tolerance=tolerance) == expected
     assert expected
+
+
+def test_twins_by_number_within_a_share_of_the_mean_norm() -> None:
+    vectors = torch.tensor([[3.0, 4.0], [0.0, 5.0], [3.0, 4.004], [3.0, 4.006], [0.0, 5.0]])  # mean norm 5
+    classes = torch.tensor([0, 0, 0, 0, 1])
+    assert twins(vectors[[0, 1, 2, 4]], classes[[0, 1, 2, 4]]) == {0: (2,), 2: (0,)}
+    assert twins(vectors[[0, 1, 3, 4]], classes[[0, 1, 3, 4]]) == {}
+    assert twins(vectors, classes) == {0: (2, 3), 2: (0, 3), 3: (0, 2)}  # a chain
 
 
 def test_duplicates_want_vectors_with_classes() -> None:

@@ -9,6 +9,7 @@ on the splits asked for: training and validation. Test data has no say.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,13 @@ class Cleaning:
             "accuracy": {name: vars(item) for name, item in self.accuracy.items()},
         }
 
-    def save(self, out: Path) -> None:
-        """Write the run folder, pictures of the prototypes included; it must not be there yet."""
-        check_new(out)
-        self.model.save_pretrained(out)
-        write_text(out / FILE, json.dumps(self.to_json(), indent=1, ensure_ascii=False))
-        self.model.folder = out
+    def save(self, out: str | PathLike[str]) -> None:
+        """Write the run folder, pictures of the prototypes included; it must be new or empty."""
+        folder = Path(out).expanduser()
+        check_new(folder)
+        self.model.save_pretrained(folder)
+        write_text(folder / FILE, json.dumps(self.to_json(), indent=1, ensure_ascii=False))
+        self.model.folder = folder
 
 
 def clean(
