@@ -31,8 +31,8 @@ function showUnfamiliar(reading) {
   const strange = reading.familiar === false;
   show("unfamiliar", strange);
   if (!strange) return;
-  const far = reading.distance === null ? "" : ` (${reading.distance.toFixed(1)} times as far from it as the most unusual images it was checked with)`;
-  find("unfamiliar").textContent = `Nothing here looks like what this network knows${far}. Its answer means little.`;
+  const far = `it is ${reading.distance.toFixed(1)} times as far from it as is still usual`;
+  find("unfamiliar").textContent = `Nothing here looks like what this network knows: ${far}. Its answer means little.`;
 }
 
 // The likeliest classes, and the one that is asked about.

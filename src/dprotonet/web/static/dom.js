@@ -43,4 +43,6 @@ export function percent(share) {
   if (value < 100 && value > 99.9) return "> 99.9 %";
   return `${value.toFixed(1)} %`;
 }
+// For comparing two shares that may both be near the end.
+export const closely = (share) => `${(100 * share).toFixed(2)} %`;
 export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;

@@ -1,7 +1,7 @@
 // What if these prototypes did not count? Their effect on the answer and on the test data, and a cleaned run.
 
 import { send, watch } from "./api.js";
-import { complain, find, make, percent, plural, redrawn, say, show } from "./dom.js";
+import { closely, complain, find, make, percent, plural, redrawn, say, show } from "./dom.js";
 
 export const REASONS = { background: "background", artefact: "an artefact", duplicate: "a duplicate", other: "another reason" };
 
@@ -82,8 +82,8 @@ export class WhatIf {
 
 function sentence(before, after) {
   const [was, is] = [before, after].map((reading) => reading.probabilities[0]);
-  if (was.label === is.label) return `This image: still ${is.class_name}, ${percent(was.probability)} → ${percent(is.probability)}`;
-  return `This image: ${was.class_name} (${percent(was.probability)}) → ${is.class_name} (${percent(is.probability)})`;
+  if (was.label === is.label) return `This image: still ${is.class_name}, ${closely(was.probability)} → ${closely(is.probability)}`;
+  return `This image: ${was.class_name} (${closely(was.probability)}) → ${is.class_name} (${closely(is.probability)})`;
 }
 
 function tested(found) {
