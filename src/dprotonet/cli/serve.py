@@ -3,6 +3,7 @@
 import os
 import sys
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +13,7 @@ from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
 TOKEN = "DPROTONET_TOKEN"
+EXTRA = {"fastapi": "fastapi", "uvicorn": "uvicorn", "python_multipart": "python-multipart"}
 
 
 @dataclass(frozen=True)
@@ -44,15 +46,11 @@ def main(words: list[str]) -> None:
         raise UserError(f"--port is {arguments.port}; ports are 1 to 65535, or 0 for a free one")
     if arguments.max_megabytes <= 0 or arguments.max_megapixels <= 0:
         raise UserError("--max-megabytes and --max-megapixels must be larger than 0")
-    try:
-        from dprotonet.web.serve import serve
-    except ImportError as error:
-        raise UserError(
-            f"dprotonet serve needs the package {error.name}: pip install 'dprotonet[web]'"
-        ) from None
+    _check_extra()
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.received import Limits
     from dprotonet.web.door import Door
+    from dprotonet.web.serve import serve
     from dprotonet.web.service import Service, Settings
 
     door = Door(host=arguments.host, token=arguments.token or os.environ.get(TOKEN, ""), names=arguments.name)
@@ -60,6 +58,12 @@ def main(words: list[str]) -> None:
     limits = Limits(arguments.max_megabytes, arguments.max_megapixels)
     service = Service(model, Settings(limits=limits, preset=arguments.preset))
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
+
+
+def _check_extra() -> None:
+    for module, package in EXTRA.items():
+        if find_spec(module) is None:
+            raise UserError(f"dprotonet serve needs the package {package}: pip install 'dprotonet[web]'")
 
 
 def _announce(address: str) -> None:

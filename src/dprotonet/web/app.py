@@ -1,6 +1,5 @@
 """The application: routes, the page, and how errors are put."""
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,8 +23,6 @@ from dprotonet.web.worker import Busy
 
 STATIC = Path(__file__).with_name("static")
 _ENVELOPE = 100_000  # bytes of a form beside the file in it
-
-logger = logging.getLogger(__name__)
 
 
 def create_app(service: Service, door: Door | None = None) -> FastAPI:
@@ -98,9 +95,3 @@ def _add_errors(app: FastAPI) -> None:
 
     for kind in statuses:
         app.add_exception_handler(kind, say)
-
-    async def fail(_request: Request, error: Exception) -> Response:
-        logger.error("unexpected %s: %s", type(error).__name__, error, exc_info=error)
-        return JSONResponse({"detail": "this failed unexpectedly; the server's log says more"}, 500)
-
-    app.add_exception_handler(Exception, fail)

@@ -1,5 +1,6 @@
 """Around every request: who asks, how much they send, and what browsers may do with the answer."""
 
+import logging
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -9,6 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dprotonet.web.door import COOKIE, Door
+
+logger = logging.getLogger(__name__)
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
@@ -24,6 +27,7 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 OPEN = ("/healthz",)  # without a token; links bring their own
+UNEXPECTED = "this failed unexpectedly; the server's log says more"
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -45,13 +49,23 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
+        begun = False
+
         async def guarded_send(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 _add_headers(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
         answer = self._refusal(Request(scope)) or self.app
-        await answer(scope, _counted(receive, self.most_bytes), guarded_send)
+        try:
+            await answer(scope, _counted(receive, self.most_bytes), guarded_send)
+        except Exception as error:
+            if begun:
+                raise
+            logger.error("unexpected %s at %s", type(error).__name__, scope["path"], exc_info=error)
+            await _refused(500, UNEXPECTED)(scope, receive, guarded_send)
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to those who may not come in."""

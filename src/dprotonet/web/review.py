@@ -22,6 +22,7 @@ async def run(service: Served) -> schemas.RunFacts:
     limits = service.settings.limits
     return schemas.RunFacts(
         name=service.name,
+        key=service.key,
         classes=list(service.model.classes),
         prototypes=len(service.model.prototypes),
         image_size=service.model.config.data.image_size,

@@ -32,6 +32,7 @@ class RunFacts(BaseModel):
     """What is served."""
 
     name: str
+    key: str = Field(description="another one whenever the server starts; pictures may be kept under it")
     classes: list[str]
     prototypes: int = Field(description="0 for a black box, which gives no evidence")
     image_size: int

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -18,7 +19,8 @@ def serve(service: Service, door: Door, *, host: str, port: int, announce: Calla
     """Serve until interrupted; `announce` is told where."""
     listener = listening(host, port)
     announce(_address(listener) + (door.new_link() if door.token else "/"))
-    server_of(service, door).run(sockets=[listener])
+    with suppress(KeyboardInterrupt):  # the way a server is stopped
+        server_of(service, door).run(sockets=[listener])
 
 
 def server_of(service: Service, door: Door) -> uvicorn.Server:

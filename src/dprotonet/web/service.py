@@ -4,6 +4,8 @@ A slow explanation never holds up a prediction: the explaining thread has a netw
 run's data and going over it have threads too. Nothing here knows HTTP.
 """
 
+import logging
+import secrets
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -24,7 +26,9 @@ from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
 from dprotonet.web.seen import Seen, png
 from dprotonet.web.store import Store
-from dprotonet.web.worker import Worker
+from dprotonet.web.worker import Busy, Worker
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,9 @@ class Service:
 
     def __init__(self, model: Model, settings: Settings | None = None) -> None:
         self.model, self.settings = model, settings or Settings()
+        self.key = secrets.token_urlsafe(
+            6
+        )  # browsers keep pictures under it
         self.images: Store[Seen] = Store(self.settings.images)
         self.jobs: Store[Job] = Store(self.settings.jobs)
         self.methods = available_methods(model)
@@ -165,6 +172,7 @@ class Service:
 
 def in_words(error: Exception) -> str:
     """Errors that were written for people as they are, others by their kind only."""
-    if isinstance(error, UserError | ComputationError | Missing):
+    if isinstance(error, UserError | ComputationError | Missing | Busy):
         return str(error)
+    logger.error("unexpected %s", type(error).__name__, exc_info=error)
     return f"this failed unexpectedly ({type(error).__name__}); the server's log says more"

@@ -62,7 +62,7 @@ function startSamples(run, pick) {
 
 function tile(run, sample, pick) {
   const name = run.classes[sample.label];
-  const image = make("img", { src: `/api/samples/${sample.index}/picture`, alt: "", width: 72, height: 72, loading: "lazy" });
+  const image = make("img", { src: `/api/samples/${sample.index}/picture?run=${run.key}`, alt: "", width: 72, height: 72, loading: "lazy" });
   const button = make("button", { type: "button", class: "tile", title: `${name} (${sample.name})`, "aria-label": `Test image ${sample.index}, ${name}` }, image);
   button.addEventListener("click", () => pick(sample.index));
   return make("li", {}, button);

@@ -22,7 +22,7 @@ function sourceOf(prototype, ready) {
   const found = sources.get(prototype);
   if (found === undefined) {
     sources.set(prototype, null);
-    picture(`/api/prototypes/${prototype}/picture`).then((image) => { sources.set(prototype, image); ready(); }, (error) => complain(error.message));
+    picture(`/api/prototypes/${prototype}/picture?run=${run.key}`).then((image) => { sources.set(prototype, image); ready(); }, (error) => complain(error.message));
   }
   return found;
 }
