@@ -128,7 +128,7 @@ def test_events_tell_of_growing_maps_and_the_end(client: TestClient, bird: bytes
 
 
 def test_test_images(client: TestClient, service: Service) -> None:
-    until(lambda: client.get("/api/samples").status_code == 200)
+    until(lambda: client.get("/api/samples").json()["ready"])
     found = client.get("/api/samples", params={"label": 2, "limit": 2}).json()
     assert found["total"] == 3
     assert [one["label"] for one in found["samples"]] == [2, 2]
@@ -148,7 +148,7 @@ def test_data_that_is_gone(model: dp.Model, web_run: Path, tmp_path: Path) -> No
     (copy / "config.toml").write_text(text)
     service = Service(dp.load(copy))
     client = TestClient(create_app(service), base_url=HERE)
-    until(lambda: client.get("/api/samples").status_code == 200)
+    until(lambda: client.get("/api/samples").json()["ready"])
     found = client.get("/api/samples").json()
     assert found["total"] == 0
     assert "gone" in found["reason"]

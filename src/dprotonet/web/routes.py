@@ -202,11 +202,12 @@ async def samples(
     limit: Annotated[int, Query(ge=1, le=60)] = 12,
 ) -> schemas.SampleList:
     """Test images to try, where the run's data is still there."""
-    if service.samples.reason is not None:
-        return schemas.SampleList(total=0, samples=[], reason=service.samples.reason)
+    if not service.samples.known or service.samples.reason is not None:
+        known, reason = service.samples.known, service.samples.reason
+        return schemas.SampleList(total=0, samples=[], ready=known, reason=reason)
     total, found = service.samples.listed(label, offset, limit)
     items = [schemas.SampleItem(index=one.index, name=one.name, label=one.label) for one in found]
-    return schemas.SampleList(total=total, samples=items, reason=None)
+    return schemas.SampleList(total=total, samples=items, ready=True, reason=None)
 
 
 @router.get("/samples/{index}/picture", response_class=Response, responses=picture_response(PNG))

@@ -46,6 +46,11 @@ class Samples:
             raise Busy("the run's data is still being read; try again in a moment")
         return self._data.result()
 
+    @property
+    def known(self) -> bool:
+        """Whether it is known by now if there are any."""
+        return self._data.done()
+
     def waited(self) -> Splits:
         """The same, for threads that may wait."""
         return self._data.result()

@@ -119,6 +119,7 @@ class SampleItem(BaseModel):
 class SampleList(BaseModel):
     total: int
     samples: list[SampleItem]
+    ready: bool = Field(description="false while the run's data is being read")
     reason: str | None = Field(default=None, description="why there are none")
 
 

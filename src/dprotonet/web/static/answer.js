@@ -67,5 +67,5 @@ export function showQuestion(run, reading) {
   find("why").textContent = own ? `Why ${asked}?` : `Why not ${asked}?`;
   find("why-words").textContent = own
     ? `Parts of your image that look like parts of training images. Similarity × weight = points; all points add up to the score of ${asked}.`
-    : `All that speaks for ${asked} adds up to ${points(reading.score)} points; ${predicted} has ${points(reading.predicted_score)}.`;
+    : `All that is said for and against ${asked} adds up to ${points(reading.score)} points; ${predicted} has ${points(reading.predicted_score)}.`;
 }

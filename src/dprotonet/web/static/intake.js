@@ -45,10 +45,10 @@ function startSamples(run, pick) {
     try {
       found = await read(`/api/samples?offset=${offset}&limit=${PAGE}${label}`);
     } catch (error) {
-      if (error.status === 503) setTimeout(list, 1500); // the data is still being read
       note(error.message);
       return;
     }
+    if (!found.ready) { note("Reading the run's data …"); setTimeout(list, 1500); return; }
     total = found.total;
     if (found.reason) { gone(found.reason); return; }
     note(total ? "" : "There are none.");
