@@ -30,6 +30,7 @@ COMMANDS = {
     "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
     "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
     "export": "write a run as ONNX or for torch.export, with its evidence",
+    "serve": "show a trained run as a page in the browser, and as an API",
     "demo": "train, evaluate and picture a DProtoNet on the built-in birds, in minutes",
 }
 

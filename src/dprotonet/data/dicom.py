@@ -30,6 +30,14 @@ def dicom_image(data: bytes) -> Image.Image:
     return Image.fromarray(_grey_or_colour(dataset))
 
 
+def dicom_extent(data: bytes) -> tuple[int, int]:
+    """Width, and height of all frames together, as the header states them: nothing is decoded."""
+    pydicom = import_extra("pydicom", needed_for="reading DICOM")
+    header = pydicom.dcmread(BytesIO(data), stop_before_pixels=True)
+    frames = max(1, int(header.get("NumberOfFrames", 1) or 1))
+    return int(header.get("Columns", 0)), int(header.get("Rows", 0)) * frames
+
+
 def _grey_or_colour(dataset: Any) -> np.ndarray:
     pixels = dataset.pixel_array
     if int(dataset.get("NumberOfFrames", 1) or 1) > 1:

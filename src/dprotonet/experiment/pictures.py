@@ -31,6 +31,14 @@ def source_images(model: Model) -> Tensor:
     return torch.stack([files[record.image] for record in model.prototypes])
 
 
+def source_image(model: Model, prototype: int) -> Tensor:
+    """The source image of one prototype (3, H, W) uint8, from the run folder."""
+    if model.folder is None:
+        raise UserError("this model was not loaded from a run folder, so its source images are not at hand")
+    path = model.folder / model.prototypes[prototype].image
+    return read_image(path, size=model.config.data.image_size)
+
+
 def prototypes_picture(model: Model, *, max_classes: int = 40) -> Image.Image:
     """One row a class: the images its prototypes came from, the weightiest first."""
     owner = model.prototyped.prototype_class.cpu()

@@ -1,8 +1,8 @@
 """The run folder: everything that training leaves behind, and all that explaining needs.
 
     config.toml  environment.json  metrics.jsonl  model.safetensors  prototypes.json  prototypes/*.png
-    checkpoint/ (for --resume)  tensorboard/ (by option)  explanations/, prototype_facts.json (once asked for)
-    familiarity.json  cleaned.json (where prototypes were dropped)
+    familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)
+    explanations/, prototype_facts.json (once asked for)  cleaned.json (where prototypes were dropped)
 
 Every file is written under a temporary name and renamed. Reading one never runs code.
 """

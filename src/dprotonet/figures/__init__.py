@@ -19,8 +19,10 @@ from dprotonet.figures.overlap_sweep import overlap_sweep
 from dprotonet.figures.overlay import contact_sheet, heatmap_blend, masked_image, overlay
 from dprotonet.figures.prototype_sheet import prototype_sheet
 from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
+from dprotonet.figures.style import HEAT
 
 __all__ = [
+    "HEAT",
     "AccuracyCurve",
     "EvidenceRow",
     "ExplanationRow",

@@ -1,0 +1,60 @@
+"""The explaining thread's work: maps that grow, sent as small previews while they do."""
+
+import base64
+from collections.abc import Sequence
+from typing import Any
+
+from dprotonet.experiment.live import Growing, grow_class_map, grow_evidence, interruptible
+from dprotonet.experiment.model import Model
+from dprotonet.web.job import Job
+from dprotonet.web.seen import Seen, as_map, small_map
+
+PREVIEW = 56  # places a side of a map that is still growing
+
+
+class Explaining:
+    """Has a network of its own, since explaining borrows it."""
+
+    def __init__(self, model: Model, preset: Any) -> None:
+        self.model, self.preset = model, preset
+
+    def places(self, seen: Seen, prototypes: Sequence[int], job: Job) -> None:
+        """Each of the prototypes in the image and in its source, kept with the image."""
+        items = {item.prototype: item for item in seen.answer.evidence(0)}
+        wanted = [items[number] for number in prototypes]
+        if not wanted:
+            return
+        with interruptible(self.model, job.check):
+            rows = grow_evidence(
+                self.model, seen.pixels, wanted, preset=self.preset, watch=lambda now: _tell(job, now)
+            )
+        for row in rows:
+            seen.keep(row)
+
+    def class_map(self, seen: Seen, label: int, method: str, job: Job) -> None:
+        """The map of a class, kept with the image."""
+        key = f"{label}-{method}"
+        if seen.maps.find(key) is not None:
+            return
+        with interruptible(self.model, job.check):
+            found = grow_class_map(
+                self.model,
+                seen.pixels,
+                label,
+                method=method,
+                preset=self.preset,
+                watch=lambda now: _tell(job, now),
+            )
+        seen.maps.add(as_map(found), key=key)
+
+
+def _tell(job: Job, now: Growing) -> None:
+    job.check()
+    names = [f"{now.where}/{number}" for number in now.prototypes] or [now.where]
+    previews = {name: _preview(raw) for name, raw in zip(names, now.raw, strict=True)}
+    job.progress(now.done, now.total, previews)
+
+
+def _preview(raw: Any) -> dict[str, Any]:
+    side = min(PREVIEW, raw.shape[-1])
+    return {"side": side, "data": base64.b64encode(small_map(raw, side)).decode()}

@@ -1,0 +1,125 @@
+"""Around every request: who asks, how much they send, and what browsers may do with the answer."""
+
+import logging
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dprotonet.web.door import COOKIE, Door
+
+logger = logging.getLogger(__name__)
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+OPEN = ("/healthz",)  # without a token; links bring their own
+UNEXPECTED = "this failed unexpectedly; the server's log says more"
+SAFE = ("GET", "HEAD", "OPTIONS")
+
+
+class TooMuch(HTTPException):
+    """A body larger than is accepted; raised while it is read, so the application answers."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(413, f"that is larger than {most / 1e6:g} MB; send a smaller file")
+
+
+class Guard:
+    """ASGI middleware; an application behind it sees only requests that may come in."""
+
+    def __init__(self, app: ASGIApp, *, door: Door, most_bytes: int) -> None:
+        self.app, self.door, self.most_bytes = app, door, most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        begun = False
+
+        async def guarded_send(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                _add_headers(MutableHeaders(scope=message), scope["path"])
+            await send(message)
+
+        answer = self._refusal(Request(scope)) or self.app
+        try:
+            await answer(scope, _counted(receive, self.most_bytes), guarded_send)
+        except Exception as error:
+            if begun:
+                raise
+            logger.error("unexpected %s at %s", type(error).__name__, scope["path"], exc_info=error)
+            await _refused(500, UNEXPECTED)(scope, receive, guarded_send)
+
+    def _refusal(self, request: Request) -> Response | None:
+        """The answer to those who may not come in."""
+        headers, path = request.headers, request.url.path
+        host = headers.get("host", "")
+        if not self.door.answers_to(host):
+            return _refused(421, "this server does not answer to that name; use its address, or give --name")
+        own = self.door.is_own_page(host, headers.get("origin", ""), headers.get("sec-fetch-site", ""))
+        if request.method not in SAFE and not own:
+            return _refused(403, "requests from other pages are refused")
+        if not (path in OPEN or path.startswith("/enter/")) and not self._admitted(headers):
+            return _unknown_caller()
+        if _stated_length(headers) > self.most_bytes:
+            return _refused(413, TooMuch(self.most_bytes).detail)
+        return None
+
+    def _admitted(self, headers: Headers) -> bool:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            cookie = None
+        return self.door.admits(headers.get("authorization", ""), cookie.value if cookie else "")
+
+
+def _counted(receive: Receive, most: int) -> Receive:
+    """The body, which may not grow beyond `most`, whatever length was stated."""
+    seen = 0
+
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > most:
+            raise TooMuch(most)
+        return message
+
+    return counted
+
+
+def _stated_length(headers: Headers) -> int:
+    text = headers.get("content-length", "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def _refused(status: int, words: str) -> Response:
+    return JSONResponse({"detail": words}, status, {"Connection": "close"})
+
+
+def _unknown_caller() -> Response:
+    words = "a token is needed: open the link that the server printed, or send Authorization: Bearer TOKEN"
+    return JSONResponse({"detail": words}, 401, {"WWW-Authenticate": "Bearer", "Connection": "close"})
+
+
+def _add_headers(headers: MutableHeaders, path: str) -> None:
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
+    headers.setdefault("Cache-Control", "no-cache" if path.startswith("/static/") else "no-store")

@@ -1,0 +1,74 @@
+"""What the service found, in the words of the API."""
+
+import math
+
+from dprotonet.experiment.model import EvidenceItem
+from dprotonet.web import schemas
+from dprotonet.web.job import Job
+from dprotonet.web.service import Service
+
+
+def reading(
+    service: Service, key: str, question: schemas.Question, *, truth: int | None = None
+) -> schemas.Reading:
+    """Prediction and evidence for a class; rows and rest add up to its score."""
+    seen = service.image(key)
+    off = service.prototypes(question.off)
+    predicted = seen.answer.label(off)
+    label = service.label(seen, question.label, off)
+    logits, silent = seen.answer.logits(off), set(off)
+    evidence = [item for item in seen.answer.evidence(label, off) if item.prototype not in silent]
+    shown, others = evidence[: question.top], evidence[question.top :]
+    score = math.fsum(item.contribution for item in evidence) if evidence else float(logits[label])
+    return schemas.Reading(
+        image=key,
+        name=seen.name,
+        width=seen.extent[0],
+        height=seen.extent[1],
+        predicted=predicted,
+        label=label,
+        class_name=service.model.classes[label],
+        probabilities=_probabilities(service, seen.answer.probabilities(off).tolist()),
+        score=score,
+        predicted_score=float(logits[predicted]),
+        rows=[_row(item) for item in shown],
+        others=len(others),
+        rest=score - sum(item.contribution for item in shown) if evidence else 0.0,
+        rest_for=sum(max(item.contribution, 0.0) for item in others),
+        rest_against=sum(min(item.contribution, 0.0) for item in others),
+        truth=truth,
+        familiar=seen.answer.familiar,
+        distance=seen.answer.distance,
+    )
+
+
+def job_facts(job: Job) -> schemas.JobFacts:
+    """How far a job is."""
+    return schemas.JobFacts(
+        job=job.id,
+        state=job.state,
+        done=job.done,
+        total=job.total,
+        message=job.message,
+        result=job.result if isinstance(job.result, dict) else None,
+    )
+
+
+def _probabilities(service: Service, shares: list[float]) -> list[schemas.Probability]:
+    order = sorted(range(len(shares)), key=lambda label: -shares[label])
+    classes = service.model.classes
+    return [
+        schemas.Probability(label=label, class_name=classes[label], probability=shares[label])
+        for label in order
+    ]
+
+
+def _row(item: EvidenceItem) -> schemas.EvidenceRow:
+    return schemas.EvidenceRow(
+        prototype=item.prototype,
+        class_name=item.class_name,
+        source=item.source,
+        similarity=item.similarity,
+        weight=item.weight,
+        points=item.contribution,
+    )

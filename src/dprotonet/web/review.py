@@ -1,0 +1,113 @@
+"""The run itself over HTTP: what it is, its prototypes, and what if some were switched off."""
+
+import asyncio
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from dprotonet import __version__
+from dprotonet.experiment.prototype_facts import PrototypeFacts
+from dprotonet.figures import HEAT
+from dprotonet.web import schemas
+from dprotonet.web.reading import job_facts
+from dprotonet.web.routes import PNG, REFUSALS, Number, Served, picture_response
+from dprotonet.web.service import Service
+
+router = APIRouter(prefix="/api", responses=REFUSALS)
+
+
+@router.get("/run")
+async def run(service: Served) -> schemas.RunFacts:
+    """What is served."""
+    limits = service.settings.limits
+    return schemas.RunFacts(
+        name=service.name,
+        key=service.key,
+        classes=list(service.model.classes),
+        prototypes=len(service.model.prototypes),
+        image_size=service.model.config.data.image_size,
+        methods=list(service.methods),
+        heat=list(HEAT),
+        limits=schemas.LimitFacts(megabytes=limits.megabytes, megapixels=limits.megapixels),
+        version=__version__,
+    )
+
+
+@router.get("/prototypes/{prototype}/picture", response_class=Response, responses=picture_response(PNG))
+async def prototype_picture(prototype: Number, service: Served) -> Response:
+    """The training image that a prototype was taken from."""
+    data = await asyncio.wrap_future(service.source_picture(prototype))
+    return Response(data, media_type=PNG, headers={"Cache-Control": "private, max-age=3600"})
+
+
+@router.get("/prototypes")
+async def prototypes(service: Served) -> schemas.PrototypeList:
+    """All prototypes; purity and nearest images come once the training images have been gone over."""
+    if not service.model.prototypes:
+        return schemas.PrototypeList(prototypes=[], state="ready")
+    prepared = service.reviewing.facts
+    found = prepared.ask()
+    items = [_item(facts, service) for facts in found] if found else _plain_items(service)
+    return schemas.PrototypeList(
+        prototypes=items,
+        state=prepared.state,
+        done=prepared.done,
+        total=prepared.total,
+        message=prepared.message,
+    )
+
+
+@router.post("/what-if")
+async def what_if(wanted: schemas.WhatIfWanted, service: Served) -> schemas.WhatIfFacts:
+    """Accuracy on the test data with prototypes switched off; its scores are made at the first question."""
+    off, prepared = service.prototypes(wanted.off), service.reviewing.test
+    found = prepared.ask()
+    facts = schemas.WhatIfFacts(
+        state=prepared.state, done=prepared.done, total=prepared.total, message=prepared.message
+    )
+    if found is None:
+        return facts
+    before, after = await asyncio.wrap_future(
+        service.predicting.submit(lambda: (found.accuracy(()), found.accuracy(off)))
+    )
+    return facts.model_copy(
+        update={"state": "ready", "accuracy": after, "before": before, "images": len(found.labels)}
+    )
+
+
+@router.post("/cleaned", status_code=202)
+async def cleaned(wanted: schemas.CleanWanted, service: Served) -> schemas.JobFacts:
+    """Save a run without these prototypes, its last layer trained again, in the server's own folder."""
+    return job_facts(service.clean({int(number): reason for number, reason in wanted.reasons.items()}))
+
+
+def _item(facts: PrototypeFacts, service: Service) -> schemas.PrototypeItem:
+    near = [
+        schemas.NearImage(index=one.index, name=one.name, label=one.label, similarity=one.similarity)
+        for one in facts.nearest
+    ]
+    return schemas.PrototypeItem(
+        prototype=facts.prototype,
+        label=facts.label,
+        class_name=facts.class_name,
+        source=service.model.prototypes[facts.prototype].source,
+        weight=facts.weight,
+        purity=facts.purity,
+        fires=facts.fires,
+        duplicates=list(facts.duplicates),
+        nearest=near,
+    )
+
+
+def _plain_items(service: Service) -> list[schemas.PrototypeItem]:
+    classes, weight = service.model.classes, service.model.network.head.weight.detach().cpu()
+    return [
+        schemas.PrototypeItem(
+            prototype=record.prototype,
+            label=classes.index(record.class_name),
+            class_name=record.class_name,
+            source=record.source,
+            weight=float(weight[classes.index(record.class_name), record.prototype]),
+        )
+        for record in service.model.prototypes
+    ]

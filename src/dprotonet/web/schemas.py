@@ -1,0 +1,178 @@
+"""What goes over the wire, in words that a reader of the API understands without the code."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Prototypes = Annotated[list[int], Field(max_length=4096, description="numbers of prototypes")]
+Reason = Literal["background", "artefact", "duplicate", "other"]
+
+
+class Strict(BaseModel):
+    """What is sent to us: an unknown field is a mistake."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class Problem(BaseModel):
+    detail: str
+
+
+class Health(BaseModel):
+    status: Literal["ok"]
+    waiting: dict[str, int] = Field(description="tasks that wait for each worker")
+
+
+class LimitFacts(BaseModel):
+    megabytes: float
+    megapixels: float
+
+
+class RunFacts(BaseModel):
+    """What is served."""
+
+    name: str
+    key: str = Field(description="another one whenever the server starts; pictures may be kept under it")
+    classes: list[str]
+    prototypes: int = Field(description="0 for a black box, which gives no evidence")
+    image_size: int
+    methods: list[str] = Field(description="for maps of a class, those that are installed")
+    heat: list[str] = Field(description="colours of heatmaps, from ignored to decisive")
+    limits: LimitFacts
+    version: str
+
+
+class Probability(BaseModel):
+    label: int
+    class_name: str
+    probability: float
+
+
+class EvidenceRow(BaseModel):
+    """One prototype: similarity × weight = points."""
+
+    prototype: int
+    class_name: str = Field(description="the class the prototype belongs to")
+    source: str = Field(description="the training image it was taken from")
+    similarity: float
+    weight: float
+    points: float
+
+
+class Reading(BaseModel):
+    """What the network says of an image: rows and rest add up to the score of the class."""
+
+    image: str = Field(description="the id of the image")
+    name: str
+    width: int
+    height: int
+    predicted: int
+    label: int = Field(description="the class that is explained")
+    class_name: str
+    probabilities: list[Probability] = Field(description="of all classes, the likeliest first")
+    score: float
+    predicted_score: float
+    rows: list[EvidenceRow]
+    others: int = Field(description="how many prototypes are not in a row of their own")
+    rest: float = Field(description="what they contribute together")
+    rest_for: float
+    rest_against: float
+    truth: int | None = Field(default=None, description="the class of a test image")
+    familiar: bool | None = Field(default=None, description="false: nothing here looks like what is known")
+    distance: float | None = Field(default=None, description="from what is known; the limit is 1")
+
+
+class Question(Strict):
+    """Which class to explain, and with which prototypes switched off."""
+
+    label: int | None = Field(default=None, ge=0, description="default: the predicted class")
+    off: Prototypes = []
+    top: int = Field(default=3, ge=1, le=10)
+
+
+class PlacesWanted(Strict):
+    prototypes: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=10)]
+
+
+class MapWanted(Strict):
+    label: int = Field(ge=0)
+    method: str = Field(default="mdm", max_length=40)
+
+
+class JobFacts(BaseModel):
+    """Slow work: watch it at /api/jobs/ID/events, end it by DELETE."""
+
+    job: str
+    state: Literal["waiting", "running", "done", "failed", "cancelled"]
+    done: int
+    total: int = Field(description="0 while that is not known")
+    message: str = ""
+    result: dict[str, str] | None = None
+
+
+class SampleItem(BaseModel):
+    index: int
+    name: str
+    label: int
+
+
+class SampleList(BaseModel):
+    total: int
+    samples: list[SampleItem]
+    ready: bool = Field(description="false while the run's data is being read")
+    reason: str | None = Field(default=None, description="why there are none")
+
+
+class NearImage(BaseModel):
+    index: int
+    name: str
+    label: int
+    similarity: float
+
+
+class PrototypeItem(BaseModel):
+    """One prototype; what it takes the training images to know is null until that is done."""
+
+    prototype: int
+    label: int
+    class_name: str
+    source: str
+    weight: float
+    purity: float | None = Field(
+        default=None, description="share of its nearest images that are of its class"
+    )
+    fires: int | None = Field(default=None, description="training images it is the main reason for")
+    duplicates: list[int] = []
+    nearest: list[NearImage] = []
+
+
+class PrototypeList(BaseModel):
+    prototypes: list[PrototypeItem]
+    state: Literal["preparing", "ready", "failed"]
+    done: int = 0
+    total: int = 0
+    message: str = ""
+
+
+class WhatIfWanted(Strict):
+    off: Prototypes = []
+
+
+class WhatIfFacts(BaseModel):
+    state: Literal["preparing", "ready", "failed"]
+    done: int = 0
+    total: int = 0
+    images: int = 0
+    accuracy: float | None = None
+    before: float | None = Field(default=None, description="with all prototypes on")
+    message: str = ""
+
+
+class CleanWanted(Strict):
+    """Prototypes to leave out, and why."""
+
+    reasons: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Reason]
+
+
+class Link(BaseModel):
+    path: str

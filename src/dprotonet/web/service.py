@@ -1,0 +1,178 @@
+"""What the routes ask for: images are looked at by one thread, explained by another, each with a short queue.
+
+A slow explanation never holds up a prediction: the explaining thread has a network of its own. Reading the
+run's data and going over it have threads too. Nothing here knows HTTP.
+"""
+
+import logging
+import secrets
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from dprotonet.errors import ComputationError, UserError
+from dprotonet.experiment.answer import answer
+from dprotonet.experiment.live import available_methods, twin
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.pictures import source_image
+from dprotonet.experiment.received import Limits, received_image
+from dprotonet.web.explaining import Explaining
+from dprotonet.web.job import Job
+from dprotonet.web.reviewing import Reviewing
+from dprotonet.web.samples import Samples, Split
+from dprotonet.web.seen import Seen, png
+from dprotonet.web.store import Store
+from dprotonet.web.worker import Busy, Worker
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much is accepted and kept."""
+
+    limits: Limits = field(default_factory=Limits)
+    preset: Any = "fast"  # of the decoder, a name or a preset
+    images: int = 24  # kept in memory
+    jobs: int = 64
+    predictions_waiting: int = 16
+    explanations_waiting: int = 4
+
+
+class Missing(LookupError):
+    """An id or a number that is not known, or no longer."""
+
+
+class Service:
+    """One trained run, served."""
+
+    def __init__(self, model: Model, settings: Settings | None = None) -> None:
+        self.model, self.settings = model, settings or Settings()
+        self.key = secrets.token_urlsafe(
+            6
+        )  # browsers keep pictures under it
+        self.images: Store[Seen] = Store(self.settings.images)
+        self.jobs: Store[Job] = Store(self.settings.jobs)
+        self.methods = available_methods(model)
+        self.predicting = Worker("predicting", waiting=self.settings.predictions_waiting)
+        self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
+        self.reading = Worker("reading", waiting=64)
+        self.samples = Samples(model, self.reading)
+        self.preparing = Worker("preparing", waiting=4)
+        self.reviewing = Reviewing(model, self.samples, self.preparing, say=in_words)
+        self.explaining = Explaining(twin(model), self.settings.preset)
+
+    @property
+    def name(self) -> str:
+        return "model" if self.model.folder is None else Path(self.model.folder).resolve().name
+
+    @property
+    def waiting(self) -> dict[str, int]:
+        return {worker.name: worker.waiting for worker in self._workers()}
+
+    def close(self) -> None:
+        """Stop all work."""
+        for job in self.jobs.values():
+            job.cancel()
+        for worker in self._workers():
+            worker.close()
+
+    def _workers(self) -> list[Worker]:
+        return [self.predicting, self.decoding, self.reading, self.preparing]
+
+    # ── images ──
+
+    def look(self, data: bytes, name: str) -> "Future[str]":
+        """The id of an image that was sent to us, once it has been looked at."""
+        size, limits = self.model.config.data.image_size, self.settings.limits
+
+        def task() -> str:
+            image = received_image(data, size=size, limits=limits)
+            return self._look(name, image.pixels, image.picture)
+
+        return self.predicting.submit(task)
+
+    def look_at_sample(self, split: Split, index: int) -> "Future[tuple[str, int]]":
+        """The id and the true label of an image of the run's own data, once it has been looked at."""
+
+        def task() -> tuple[str, int]:
+            name, label, pixels = self.samples.pixels(split, index)
+            return self._look(name, pixels, pixels), label
+
+        return self.predicting.submit(task)
+
+    def _look(self, name: str, pixels: Tensor, picture: Tensor) -> str:
+        extent = (picture.shape[-1], picture.shape[-2])
+        return self.images.add(Seen(name, pixels, png(picture), extent, answer(self.model, pixels)))
+
+    def image(self, key: str) -> Seen:
+        seen = self.images.find(key)
+        if seen is None:
+            raise Missing("this image is not known, or no longer: only the latest are kept; send it again")
+        return seen
+
+    # ── what can be asked for ──
+
+    def label(self, seen: Seen, label: int | None, off: Collection[int] = ()) -> int:
+        """The class that is asked about, by default the predicted one."""
+        if label is None:
+            return seen.answer.label(off)
+        if not 0 <= label < len(self.model.classes):
+            raise Missing(f"there is no class {label}; classes are 0 to {len(self.model.classes) - 1}")
+        return label
+
+    def prototypes(self, numbers: Collection[int]) -> tuple[int, ...]:
+        """The numbers, each once and known."""
+        for number in numbers:
+            if not 0 <= number < len(self.model.prototypes):
+                raise Missing(f"there is no prototype {number}; the run has {len(self.model.prototypes)}")
+        return tuple(dict.fromkeys(numbers))
+
+    def source_picture(self, prototype: int) -> "Future[bytes]":
+        """The source image of a prototype, PNG."""
+        (number,) = self.prototypes([prototype])
+        return self.reading.submit(lambda: png(source_image(self.model, number)))
+
+    # ── slow work ──
+
+    def explain_places(self, seen: Seen, prototypes: Collection[int]) -> Job:
+        """Where the image looks like these prototypes; places that are known already cost nothing."""
+        lacking = [number for number in self.prototypes(prototypes) if not seen.places.find(str(number))]
+        return self._begin(lambda job: self.explaining.places(seen, lacking, job), self.decoding)
+
+    def explain_class(self, seen: Seen, label: int, method: str) -> Job:
+        """Where a class is seen in the image, by one of `methods`."""
+        if method not in self.methods:
+            raise Missing(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
+        known = self.label(seen, label)
+        return self._begin(lambda job: self.explaining.class_map(seen, known, method, job), self.decoding)
+
+    def clean(self, reasons: Mapping[int, str]) -> Job:
+        """A run without these prototypes, in a folder of the server's own."""
+        self.prototypes(list(reasons))
+        self.reviewing.check(reasons)
+        return self._begin(lambda job: self.reviewing.clean(reasons, job), self.preparing)
+
+    def job(self, key: str) -> Job:
+        job = self.jobs.find(key)
+        if job is None:
+            raise Missing("this job is not known, or no longer: only the latest are kept")
+        return job
+
+    def _begin(self, work: Any, worker: Worker) -> Job:
+        job = Job()
+        worker.submit(lambda: job.run(work, say=in_words))
+        job.id = self.jobs.add(job)
+        return job
+
+
+def in_words(error: Exception) -> str:
+    """Errors that were written for people as they are, others by their kind only."""
+    if isinstance(error, UserError | ComputationError | Missing | Busy):
+        return str(error)
+    logger.error("unexpected %s", type(error).__name__, exc_info=error)
+    return f"this failed unexpectedly ({type(error).__name__}); the server's log says more"

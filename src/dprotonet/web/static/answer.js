@@ -1,0 +1,71 @@
+// The prediction: headline, probabilities, and the question "why this class, why not that one?"
+
+import { find, make, percent, points, redrawn, say, show } from "./dom.js";
+
+const LISTED = 5;
+
+export function showAnswer(run, reading, { truth, label, choose }) {
+  show("welcome", false);
+  show("prediction", true);
+  const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
+  find("headline").replaceChildren(headline(run, predicted, truth));
+  showUnfamiliar(reading);
+  redrawn(find("classes"), () => find("classes").replaceChildren(
+    ...listed(reading, label).map((one) => bar(one, label, choose)), others(run, reading, label, choose)));
+  say(`${predicted.class_name}, ${percent(predicted.probability)}`);
+}
+
+function headline(run, predicted, truth) {
+  const words = make("p", { class: "headline" },
+    make("span", { class: "muted", text: "The network sees " }),
+    make("strong", { text: predicted.class_name }),
+    make("span", { class: "share", text: percent(predicted.probability) }));
+  if (truth !== null) {
+    const right = truth === predicted.label;
+    words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${run.classes[truth]}` }));
+  }
+  return words;
+}
+
+function showUnfamiliar(reading) {
+  const strange = reading.familiar === false;
+  show("unfamiliar", strange);
+  if (!strange) return;
+  const far = `it is ${reading.distance.toFixed(1)} times as far from it as is still usual`;
+  find("unfamiliar").textContent = `Nothing here looks like what this network knows: ${far}. Its answer means little.`;
+}
+
+// The likeliest classes, and the one that is asked about.
+function listed(reading, label) {
+  const first = reading.probabilities.slice(0, LISTED);
+  return first.some((one) => one.label === label) ? first : [...first, reading.probabilities.find((one) => one.label === label)];
+}
+
+function bar(one, label, choose) {
+  const fill = make("span", { class: "fill" });
+  fill.style.width = `${100 * one.probability}%`;
+  return make("button", { type: "button", class: "class", "aria-pressed": String(one.label === label), on: { click: () => choose(one.label) } },
+    make("span", { class: "name", text: one.class_name }),
+    make("span", { class: "track", "aria-hidden": "true" }, fill),
+    make("span", { class: "share", text: percent(one.probability) }));
+}
+
+function others(run, reading, label, choose) {
+  const shown = new Set(listed(reading, label).map((one) => one.label));
+  const rest = run.classes.map((name, number) => [number, name]).filter(([number]) => !shown.has(number));
+  if (!rest.length) return "";
+  const chooser = make("select", { "aria-label": "Ask about another class" }, make("option", { value: "", text: "Why not another class?" }),
+    ...rest.map(([number, name]) => make("option", { value: number, text: name })));
+  chooser.addEventListener("change", () => { if (chooser.value !== "") choose(Number(chooser.value)); });
+  return chooser;
+}
+
+export function showQuestion(run, reading) {
+  const asked = reading.class_name;
+  const predicted = run.classes[reading.predicted];
+  const own = reading.label === reading.predicted;
+  find("why").textContent = own ? `Why ${asked}?` : `Why not ${asked}?`;
+  find("why-words").textContent = own
+    ? `Parts of your image that look like parts of training images. Similarity × weight = points; all points add up to the score of ${asked}.`
+    : `All that is said for and against ${asked} adds up to ${points(reading.score)} points; ${predicted} has ${points(reading.predicted_score)}.`;
+}

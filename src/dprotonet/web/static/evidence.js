@@ -1,0 +1,76 @@
+// The evidence, row by row: this part of your image looks like that part of a training image.
+
+import { find, make, plural, points, redrawn, signed } from "./dom.js";
+import { draw } from "./heat.js";
+
+const shownPoints = (value) => Math.round(100 * value) / 100;
+
+export class Evidence {
+  constructor({ picture, source, map, look, toggle, isOff }) {
+    Object.assign(this, { picture, source, map, look, toggle, isOff });
+    this.rows = [];
+  }
+
+  // Rows, the sum of the others, and the total: as shown, to the last digit, they add up.
+  show(reading) {
+    this.reading = reading;
+    const most = Math.max(...reading.rows.map((row) => Math.abs(row.points)), 1e-9);
+    this.rows = reading.rows.map((row) => this.row(row, most));
+    redrawn(find("rows"), () => find("rows").replaceChildren(...this.rows.map((row) => row.element)));
+    find("sum").replaceChildren(...sums(reading, this.isOff()));
+    this.draw();
+  }
+
+  row(item, most) {
+    const mine = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `Your image with the place that looks like prototype ${item.prototype}` });
+    const theirs = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `Training image ${item.source} with the place of prototype ${item.prototype}` });
+    const element = make("li", { class: "evidence-row" },
+      make("figure", {}, mine, make("figcaption", { text: "your image" })),
+      make("span", { class: "like", text: "looks like" }),
+      make("figure", {}, theirs, make("figcaption", { text: item.source, title: item.source })),
+      this.numbers(item, most));
+    return { item, mine, theirs, element };
+  }
+
+  numbers(item, most) {
+    const fill = make("span", { class: item.points < 0 ? "fill against" : "fill" });
+    fill.style.width = `${(100 * Math.abs(item.points)) / most}%`;
+    const off = make("button", { type: "button", class: "quiet", text: "Switch off", "aria-label": `Switch prototype ${item.prototype} off`, on: { click: () => this.toggle(item.prototype) } });
+    return make("div", { class: "numbers" },
+      make("p", { class: "of" }, make("strong", { text: item.class_name }), make("span", { class: "muted", text: ` prototype ${item.prototype}` })),
+      make("p", { class: "product" },
+        factor(points(item.similarity), "similarity"), make("span", { class: "sign", text: "×" }),
+        factor(points(item.weight), "weight"), make("span", { class: "sign", text: "=" }),
+        factor(signed(item.points), "points", item.points < 0 ? "result against" : "result")),
+      make("span", { class: "track", "aria-hidden": "true" }, fill),
+      make("p", { class: "row gap" }, off));
+  }
+
+  draw() {
+    for (const { item, mine, theirs } of this.rows) {
+      const own = this.picture();
+      if (own) draw(mine, own, this.map("image", item.prototype), this.look());
+      const source = this.source(item.prototype, () => this.draw());
+      if (source) draw(theirs, source, this.map("source", item.prototype), this.look());
+    }
+  }
+}
+
+function factor(value, unit, kind = "") {
+  return make("span", { class: `factor ${kind}` }, make("span", { class: "value", text: value }), make("span", { class: "unit", text: unit }));
+}
+
+function sums(reading, off) {
+  const total = shownPoints(reading.score);
+  const rest = total - reading.rows.reduce((sum, row) => sum + shownPoints(row.points), 0);
+  const split = `${signed(reading.rest_for)} for, ${signed(reading.rest_against)} against`;
+  const lines = [];
+  if (reading.others) lines.push(line(plural(reading.others, "other prototype"), signed(shownPoints(rest)), split));
+  if (off) lines.push(line(`${plural(off, "prototype")} switched off`, "0.00", ""));
+  lines.push(line(`Score of ${reading.class_name}`, points(total), "", "total"));
+  return lines;
+}
+
+function line(name, value, note, kind = "") {
+  return make("p", { class: `line ${kind}` }, make("span", { class: "name", text: name }), make("span", { class: "muted", text: note }), make("span", { class: "value", text: value }));
+}

@@ -1,0 +1,105 @@
+// The prototype browser: all classes, how pure each prototype is, and the training images it is nearest to.
+
+import { read } from "./api.js";
+import { complain, find, make, percent, plural, points, redrawn } from "./dom.js";
+import { REASONS } from "./whatif.js";
+
+export class Browser {
+  constructor(run, whatif) {
+    Object.assign(this, { run, whatif });
+    this.items = [];
+    const chooser = find("browse-class");
+    chooser.append(make("option", { value: "", text: "all" }), ...run.classes.map((name, label) => make("option", { value: label, text: name })));
+    for (const id of ["browse-class", "browse-order"]) find(id).addEventListener("change", () => this.show());
+  }
+
+  async open() {
+    try {
+      const found = await read("/api/prototypes");
+      this.items = found.prototypes;
+      const busy = found.state === "preparing";
+      find("browse-working").hidden = found.state === "ready";
+      find("browse-progress").hidden = !busy;
+      if (found.total) { find("browse-progress").max = found.total; find("browse-progress").value = found.done; }
+      find("browse-said").textContent = busy ? "Going over the training images once, to see which prototypes are pure." : `Purity is not known: ${found.message}`;
+      this.show();
+      if (busy && location.hash === "#prototypes") setTimeout(() => this.open(), 1500);
+    } catch (error) { complain(error.message); }
+  }
+
+  show() {
+    const label = find("browse-class").value;
+    const chosen = this.items.filter((item) => label === "" || item.label === Number(label));
+    const groups = grouped(chosen).sort(ORDERS[find("browse-order").value]);
+    redrawn(find("browse"), () => find("browse").replaceChildren(...groups.map((group) => this.card(group))));
+  }
+
+  card([item, ...twins]) {
+    const off = [item, ...twins].every((one) => this.whatif.has(one.prototype));
+    return make("li", {}, make("button", { type: "button", class: off ? "proto off" : "proto", "aria-label": `Prototype ${item.prototype} of ${item.class_name}`, on: { click: () => this.detail(item, twins) } },
+      make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }),
+      make("strong", { text: item.class_name }),
+      make("span", { class: "muted", text: `#${item.prototype}${twins.length ? ` and ${plural(twins.length, "duplicate")}` : ""}` }),
+      purity(item),
+      off ? make("span", { class: "tag bad", text: "off" }) : null));
+  }
+
+  detail(item, twins) {
+    const dialog = find("dialog");
+    const close = make("button", { type: "button", class: "quiet", text: "Close", on: { click: () => dialog.close() } });
+    const facts = [`weight ${points(item.weight)}`, item.fires === null ? "" : `the main reason for ${plural(item.fires, "training image")}`, twins.length ? `same as ${twins.map((one) => `#${one.prototype}`).join(", ")}` : ""];
+    redrawn(find("dialog-body"), () => find("dialog-body").replaceChildren(
+      make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}` }), close),
+      make("div", { class: "detail" },
+        make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: `Training image ${item.source}`, width: 224, height: 224 }),
+        make("div", {}, purity(item), make("p", { class: "muted", text: facts.filter(Boolean).join("; ") }),
+          make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
+      make("h3", { text: item.nearest.length ? "The training images it is nearest to" : "" }),
+      make("ul", { class: "near" }, ...item.nearest.map((near) => this.near(item, near)))));
+    if (!dialog.open) dialog.showModal();
+  }
+
+  marks(item, twins) {
+    const all = [item, ...twins].map((one) => one.prototype);
+    const now = this.whatif.off.get(item.prototype);
+    const buttons = Object.entries(REASONS).map(([reason, words]) => make("button", { type: "button", class: "chip", "aria-pressed": String(now === reason), text: words, on: { click: () => {
+      for (const number of all) if (now === reason || this.whatif.off.get(number) !== reason) this.whatif.toggle(number, reason);
+      this.show();
+      this.detail(item, twins);
+    } } }));
+    return make("div", { class: "chips", role: "group", "aria-label": "Reasons" }, ...buttons);
+  }
+
+  near(item, near) {
+    const own = near.label === item.label;
+    return make("li", {}, make("figure", { class: own ? "" : "foreign" },
+      make("img", { src: `/api/training/${near.index}/picture?run=${this.run.key}`, alt: near.name, width: 112, height: 112, loading: "lazy" }),
+      make("figcaption", { text: `${own ? "" : "✗ "}${this.run.classes[near.label]}` })));
+  }
+}
+
+const ORDERS = {
+  purity: ([one], [other]) => (one.purity ?? 2) - (other.purity ?? 2) || one.prototype - other.prototype,
+  fires: ([one], [other]) => (other.fires ?? -1) - (one.fires ?? -1) || one.prototype - other.prototype,
+  class: ([one], [other]) => one.prototype - other.prototype,
+};
+
+// Prototypes that coincide, together.
+function grouped(items) {
+  const seen = new Set();
+  const groups = [];
+  for (const item of items) {
+    if (seen.has(item.prototype)) continue;
+    const twins = items.filter((other) => item.duplicates.includes(other.prototype) && !seen.has(other.prototype));
+    groups.push([item, ...twins]);
+    [item, ...twins].forEach((one) => seen.add(one.prototype));
+  }
+  return groups;
+}
+
+function purity(item) {
+  if (item.purity === null) return make("span", { class: "muted", text: "purity not known yet" });
+  const fill = make("span", { class: item.purity < 0.5 ? "fill against" : "fill" });
+  fill.style.width = `${100 * item.purity}%`;
+  return make("span", { class: "purity" }, make("span", { class: "track", "aria-hidden": "true" }, fill), make("span", { text: `${percent(item.purity).replace(".0", "")} pure` }));
+}
