@@ -74,7 +74,7 @@ def start_as_discriminant(
     """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
 
     Unstated: how the shaping net starts. Random weights need more epochs to get as far in frozen mode
-    (docs/results.md); `--shaping-start random` has them.
+    (docs/results.md), but are the default: with the discriminant joint training has not been measured.
     """
     shaping = network.encoder.shaping
     if not isinstance(shaping, Shaping):
