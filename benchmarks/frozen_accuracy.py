@@ -64,12 +64,17 @@ def main() -> None:
     parser.add_argument("--styles", nargs="+", default=["spatial", "uniform"])
     parser.add_argument("--epochs", type=int, default=TrainingConfig().epochs)
     parser.add_argument("--augmentations", type=int, default=TrainingConfig().augmentations)
+    parser.add_argument("--shaping-start", choices=["random", "discriminant"], default="random")
     parser.add_argument("--masks", type=int, default=720)
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--allow-leaks", action="store_true")
     options = parser.parse_args()
     training = TrainingConfig(
-        mode="frozen", epochs=options.epochs, augmentations=options.augmentations, workers=2
+        mode="frozen",
+        epochs=options.epochs,
+        augmentations=options.augmentations,
+        workers=2,
+        shaping_start=options.shaping_start,
     )
     base = Config(
         DataConfig(data=options.data, allow_leaks=options.allow_leaks),

@@ -111,8 +111,8 @@ class TrainingConfig:
     """When the head learns: in all stages (Algorithm 2), only in the last-layer stage, or not at all."""
     prototype_start: Literal["regions", "uniform"] = "regions"
     """Prototypes begin as region vectors of training images, or as draws from U(0, 1)."""
-    shaping_start: Literal["discriminant", "random"] = "discriminant"
-    """The shaping net begins as the projection that tells the training classes apart, or at random."""
+    shaping_start: Literal["random", "discriminant"] = "random"
+    """The shaping net begins at random, or as the projection that tells the training classes apart."""
     rate_schedule: Literal["cosine", "constant", "step"] = "cosine"
     """How learning rates go over the epochs; the paper names no decay. `step` is ProtoPNet's."""
     decay_backbone: float = 1e-3

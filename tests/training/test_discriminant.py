@@ -1,6 +1,7 @@
 """The start of the shaping net, against the literal discriminant rule."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import check_config
+from dprotonet.experiment.trainer import Trainer
 from dprotonet.network import DProtoNet
 from dprotonet.training.discriminant import ClassMoments, fisher_discriminant, start_as_discriminant
+from dprotonet.training.events import EpochDone
 from dprotonet.training.start import starting_vectors
 
 CPU = torch.device("cpu")
@@ -144,8 +147,19 @@ def test_the_same_seed_is_the_same_start() -> None:
     [({"activation": "sigmoid"}, "activation sigmoid"), ({"dimension": 1}, "dimension 1")],
 )
 def test_where_no_discriminant_can_be_the_user_is_told(setting: dict, words: str) -> None:
-    config = tiny_config()
+    config = tiny_config(shaping_start="discriminant")
     config = replace(config, network=replace(config.network, **setting))
     with pytest.raises(UserError, match=f"{words}.*--shaping-start random"):
         check_config(config)
     check_config(replace(config, training=replace(config.training, shaping_start="random")))
+
+
+@pytest.mark.parametrize("mode", ["joint", "frozen"])
+def test_a_run_starts_as_it_is_told(tmp_path: Path, mode: str) -> None:
+    first = {}
+    for start in ("random", "discriminant"):
+        config = tiny_config(mode=mode, epochs=2, shaping_start=start)
+        events = Trainer(config, tmp_path / start, cache=tmp_path / "cache").run()
+        first[start] = next(event for event in events if isinstance(event, EpochDone)).terms["cluster"]
+    assert 0.1 < first["discriminant"] < 10  # begins at a median of 1, whatever the scale of the features
+    assert first["random"] < 0.1  # those of this backbone are small

@@ -10,7 +10,7 @@ class Shaping(nn.Sequential):
     """(B, in_channels, h, w) to (B, dimension, h, w).
 
     Without an `ending` region vectors and distances are unbounded; ProtoPNet ends with a sigmoid.
-    Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet, until
+    Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet;
     `start_linear` replaces some).
     """
 

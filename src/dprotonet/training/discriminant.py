@@ -1,7 +1,7 @@
 """Where the shaping net starts: as the projection that tells the classes apart (Fisher's discriminant).
 
-With random weights squared distances begin at dozens, where the log similarity of Eq. (2) is flat: for many
-epochs the cross-entropy teaches nothing and only the cluster loss pulls, which draws all classes together.
+With random weights squared distances begin at dozens, where the log similarity of Eq. (2) is flat: the
+cross-entropy falls slowly at first (docs/results.md). Here they begin at about 1.
 The projection is found from the means and the covariance of pooled backbone features, in one pass.
 """
 
@@ -74,7 +74,7 @@ def start_as_discriminant(
     """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
 
     Unstated: how the shaping net starts. Random weights need more epochs to get as far in frozen mode
-    (docs/results.md); `--shaping-start random` has them.
+    (docs/results.md), but are the default: with the discriminant joint training has not been measured.
     """
     shaping = network.encoder.shaping
     if not isinstance(shaping, Shaping):
