@@ -32,7 +32,7 @@ check: .venv/dev.stamp ## ruff, mypy, import-linter
 bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
 	@for script in $(filter-out benchmarks/timing.py benchmarks/subjects.py,$(wildcard benchmarks/*.py)); do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
 
-tables: .venv/base.stamp ## the paper's tables on the built-in birds, into docs/tables-quick.md
+tables: .venv/dev.stamp ## the paper's tables on the built-in birds, into docs/tables-quick.md
 	@for plan in configs/quick/*.toml; do \
 		$(BIN)/dprotonet benchmark $$plan --out runs/tables/$$(basename $$plan .toml) || exit 1; done
 	@{ printf '# Tables on the built-in birds\n\nMade by `make tables`: every plan of configs/quick.\n\n'; \
