@@ -37,7 +37,7 @@ def sent(client: TestClient, data: bytes, name: str = "bird.png") -> dict[str, A
     return content
 
 
-def until(condition: Callable[[], object], *, seconds: float = 20.0) -> None:
+def until(condition: Callable[[], object], *, seconds: float = 90.0) -> None:
     """Wait for something that other threads do."""
     end = time.monotonic() + seconds
     while not condition():

@@ -152,7 +152,7 @@ def test_a_full_queue_says_so_and_predictions_go_on(endless: Service, bird: byte
     assert refused.headers["Retry-After"]
     begun = time.monotonic()
     assert sent(client, bird)["rows"]  # while the decoder works
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert client.delete(f"/api/jobs/{waiting}").json()["state"] == "cancelled"
     client.delete(f"/api/jobs/{running}")
     until(lambda: endless.job(running).state == "cancelled")

@@ -14,7 +14,7 @@ from dprotonet.web.service import Service
 from web_server import served, until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SECONDS = 20_000  # milliseconds of patience: the machine may be busy
+SECONDS = 60_000  # milliseconds of patience: the machine may be busy
 
 
 @pytest.fixture(scope="module")

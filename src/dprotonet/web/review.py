@@ -68,7 +68,7 @@ async def what_if(wanted: schemas.WhatIfWanted, service: Served) -> schemas.What
     if found is None:
         return facts
     before, after = await asyncio.wrap_future(
-        service.predicting.submit(lambda: (found.accuracy(()), found.accuracy(off)))
+        service.answering.submit(lambda: (found.accuracy(()), found.accuracy(off)))
     )
     return facts.model_copy(
         update={"state": "ready", "accuracy": after, "before": before, "images": len(found.labels)}

@@ -11,7 +11,7 @@ from fastapi.responses import Response, StreamingResponse
 from dprotonet.web import schemas
 from dprotonet.web.job import Job
 from dprotonet.web.reading import job_facts, reading
-from dprotonet.web.seen import Seen, encoded
+from dprotonet.web.seen import Seen
 from dprotonet.web.service import Missing, Service
 
 PAUSE = 0.05  # seconds between news: more than 20 a second nobody sees
@@ -60,20 +60,27 @@ async def look(file: Annotated[UploadFile, File()], service: Served) -> schemas.
     """Look at an image: class, probabilities, evidence."""
     data = await file.read(service.settings.limits.bytes + 1)
     key = await asyncio.wrap_future(service.look(data, _tidy(file.filename)))
-    return reading(service, key, schemas.Question())
+    return await _answered(service, key, schemas.Question())
 
 
 @router.post("/samples/{index}", status_code=201)
 async def look_at_sample(index: Number, service: Served) -> schemas.Reading:
     """Look at an image of the test data."""
     key, truth = await asyncio.wrap_future(service.look_at_sample("test", index))
-    return reading(service, key, schemas.Question(), truth=truth)
+    return await _answered(service, key, schemas.Question(), truth=truth)
 
 
 @router.post("/images/{key}/evidence")
 async def evidence(key: Key, question: schemas.Question, service: Served) -> schemas.Reading:
     """Why this class, or why not that one; also with prototypes switched off."""
-    return reading(service, key, question)
+    return await _answered(service, key, question)
+
+
+async def _answered(
+    service: Service, key: str, question: schemas.Question, *, truth: int | None = None
+) -> schemas.Reading:
+    task = service.answering.submit(lambda: reading(service, key, question, truth=truth))
+    return await asyncio.wrap_future(task)
 
 
 @router.get("/images/{key}/picture", response_class=Response, responses=picture_response(PNG))
@@ -95,7 +102,7 @@ async def sheet(
     drawn = await asyncio.wrap_future(service.reading.submit(lambda: seen.sheet(known, top, without)))
     if drawn is None:
         raise Missing("the places of these prototypes are not known yet; ask for them first")
-    return Response(encoded(drawn), media_type=PNG)
+    return Response(drawn, media_type=PNG)
 
 
 # ── explanations ──

@@ -61,8 +61,8 @@ class Seen:
         found = Place(as_map(row.input), as_map(row.source), row.source_image)
         self.places.add(found, key=str(row.item.prototype))
 
-    def sheet(self, label: int, top: int, off: Collection[int] = ()) -> Image.Image | None:
-        """The explanation as one picture; None while places are lacking."""
+    def sheet(self, label: int, top: int, off: Collection[int] = ()) -> bytes | None:
+        """The explanation as one picture, PNG; None while places are lacking."""
         silent = set(off)
         items = [item for item in self.answer.evidence(label, off) if item.prototype not in silent][:top]
         rows = [self._drawn(item) for item in items]
@@ -73,7 +73,7 @@ class Seen:
         likely = [
             (classes[index], float(shares[index])) for index in shares.argsort(descending=True)[:_LIKELY]
         ]
-        return explanation_sheet(
+        drawn = explanation_sheet(
             self.pixels,
             title=self.name or "image",
             probabilities=likely,
@@ -82,6 +82,7 @@ class Seen:
             rest=score - sum(item.contribution for item in items),
             logit=score,
         )
+        return encoded(drawn)
 
     def _drawn(self, item: EvidenceItem) -> ExplanationRow | None:
         place = self.places.find(str(item.prototype))

@@ -52,15 +52,14 @@ class Service:
 
     def __init__(self, model: Model, settings: Settings | None = None) -> None:
         self.model, self.settings = model, settings or Settings()
-        self.key = secrets.token_urlsafe(
-            6
-        )  # browsers keep pictures under it
+        self.key = secrets.token_urlsafe(6)  # browsers keep pictures under it
         self.images: Store[Seen] = Store(self.settings.images)
         self.jobs: Store[Job] = Store(self.settings.jobs)
         self.methods = available_methods(model)
         self.predicting = Worker("predicting", waiting=self.settings.predictions_waiting)
         self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
         self.reading = Worker("reading", waiting=64)
+        self.answering = Worker("answering", waiting=32)  # what takes milliseconds waits for nothing slow
         self.samples = Samples(model, self.reading)
         self.preparing = Worker("preparing", waiting=4)
         self.reviewing = Reviewing(model, self.samples, self.preparing, say=in_words)
@@ -82,7 +81,7 @@ class Service:
             worker.close()
 
     def _workers(self) -> list[Worker]:
-        return [self.predicting, self.decoding, self.reading, self.preparing]
+        return [self.predicting, self.decoding, self.reading, self.answering, self.preparing]
 
     # ── images ──
 
