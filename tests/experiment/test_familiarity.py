@@ -84,6 +84,18 @@ def test_it_goes_along_with_a_saved_model(model: dp.Model, tmp_path: Path) -> No
     assert dp.load(tmp_path / "copy").familiarity == model.familiarity
 
 
+def test_a_model_with_changed_prototypes_is_saved_without_it(
+    copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = dp.load(copied)
+    with torch.no_grad():
+        model.prototyped.prototypes.vectors[0] += 1
+    model.save_pretrained(copied)
+    assert not (copied / FILE).exists()
+    assert dp.load(copied).familiarity is None
+    assert not caplog.text
+
+
 def test_a_threshold_of_other_prototypes_counts_as_none(
     copied: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -95,6 +95,14 @@ def stored_familiarity(folder: Path, network: Network) -> Familiarity | None:
     return found
 
 
+def keep_familiarity(folder: Path, known: Familiarity | None, network: Network) -> None:
+    """Into a run folder what belongs to this network; one of other prototypes is not left lying there."""
+    if known is not None and not isinstance(network, BlackBox) and known.fits(network):
+        known.write(folder)
+    else:
+        (folder / FILE).unlink(missing_ok=True)
+
+
 def _checked(found: Familiarity) -> Familiarity:
     numbers = (found.threshold, found.share, found.images)
     if not all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in numbers):

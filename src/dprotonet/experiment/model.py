@@ -15,7 +15,7 @@ from dprotonet.config import Config
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise, check_config
-from dprotonet.experiment.familiarity import Familiarity, stored_familiarity, warning_of
+from dprotonet.experiment.familiarity import Familiarity, keep_familiarity, stored_familiarity, warning_of
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
@@ -255,8 +255,7 @@ class Model(ModelHubMixin):
         run.write_config(self.config)
         self._copy_sources(run.path)
         run.write_model(self.network, self.prototypes, self.classes)
-        if self.familiarity is not None:
-            self.familiarity.write(run.path)
+        keep_familiarity(run.path, self.familiarity, self.network)
 
     def _copy_sources(self, target: Path) -> None:
         if self.folder is None or self.folder.resolve() == target.resolve():
