@@ -120,3 +120,11 @@ def test_a_stem_that_fails_comes_back_as_it_was(model: Net) -> None:
     with pytest.raises(UserError, match="no class 99"):
         CAM(model, "ablationcam", batch=4, stem=stem).explain(IMAGES, ClassNode(model, [0, 99]))
     assert vars(stem)["forward"] is own
+
+
+def test_a_stem_that_holds_the_layer_runs_every_time(model: Net) -> None:
+    node, layer = ClassNode(model, [0, 3]), rectifier(model)
+    plain = CAM(model, "ablationcam", batch=4, layer=layer).explain(IMAGES, node)
+    held = CAM(model, "ablationcam", batch=4, layer=layer, stem=layer).explain(IMAGES, node)
+    assert all(torch.equal(one.raw, other.raw) for one, other in zip(plain, held, strict=True))
+    assert held[0].passes == plain[0].passes

@@ -59,7 +59,7 @@ class CAM:
         with borrowed(self.model), _unaltered(self.model), differentiable():
             labels = self._labels(images, node)
             module, layout = self._target_layer(images, labels)
-            with _computed_once(self.stem) as stem:
+            with _computed_once(self._stem_before(module)) as stem:
                 maps, forward = self._maps(images, labels, module, layout)
             forward = forward if stem is None else round(stem.computed / len(images))
         heat = unit_range(maps)
@@ -97,6 +97,11 @@ class CAM:
         if found is None:
             raise UserError(f"{self.method} needs a layer with places and this model has none; use MDM")
         return found.module, found.layout
+
+    def _stem_before(self, layer: nn.Module) -> nn.Module | None:
+        """A stem that holds the layer itself has to run every time."""
+        holds = self.stem is not None and any(module is layer for module in self.stem.modules())
+        return None if holds else self.stem
 
     def _maps(
         self, images: Tensor, labels: Tensor, module: nn.Module, layout: Layout | None
