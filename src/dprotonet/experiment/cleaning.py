@@ -124,7 +124,7 @@ def _familiarity(made: Model, known: WhatIf | None, off: Mapping[int, str]) -> F
     if known is None or known.model.familiarity is None:
         return None
     distances = known.distances[:, kept_mask(known.model, off).to(known.distances.device)]
-    return familiarity_of(distances.cpu(), made.prototyped)
+    return familiarity_of(distances.cpu(), made.prototyped, share=known.model.familiarity.share)
 
 
 @torch.no_grad()
