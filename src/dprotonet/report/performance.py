@@ -31,9 +31,7 @@ def stored(folder: Path, classes: Sequence[str], *, data: str) -> Performance | 
         confusion = torch.tensor(summary["confusion"], dtype=torch.long)
         if list(summary["per_class"]) != list(classes) or confusion.shape != (len(classes),) * 2:
             return None
-        known = str(
-            summary.get("data", data)
-        )  # an older file does not say
+        known = str(summary.get("data", data))  # an older file does not say
         return _performance(
             summary, classes=classes, data=described_data(known), origin="evaluation/test.json"
         )
