@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from dprotonet.cli.main import main
+from dprotonet.cli.parse import one_line
 from dprotonet.data.birds import Birds
 
 TINY = [
@@ -191,6 +192,22 @@ def test_mistakes_are_one_line_and_exit_2(
     assert message in error
     assert error.strip().count("\n") == 0
     assert not out.exists()
+
+
+def test_a_right_that_lacks_is_told_by_the_name_the_user_knows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def denied(_words: list[str]) -> None:
+        raise PermissionError(13, "Permission denied", "run/report.html.0123456789ab.tmp")
+
+    monkeypatch.setattr("dprotonet.cli.report.main", denied)
+    assert main(["report"]) == 2
+    assert "Permission denied: run/report.html; its rights" in capsys.readouterr().err
+
+
+def test_complaints_have_no_lines_of_dashes() -> None:
+    framed = "\n".join(("-" * 30, "Missing from dprotonet report:", "PATH", "-" * 30, "For full helptext"))
+    assert one_line("title\n" + framed) == "Missing from dprotonet report: PATH; For full helptext"
 
 
 def test_a_failed_computation_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,6 +66,14 @@ def test_mistakes_are_one_line(run: Path, tmp_path: Path, capsys: pytest.Capture
         assert not out.exists()
 
 
+def test_a_place_without_rights_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("dprotonet.report.write.os.access", lambda *_: False)
+    assert main(["report", str(tmp_path / "run")]) == 2
+    assert f"{tmp_path} may not be written to" in capsys.readouterr().err
+
+
 def test_a_black_box_is_reported_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = {
         "species": 2,

@@ -18,6 +18,8 @@ MISTAKES = [
     ("RUN --port 70000", "ports are 1 to 65535"),
     ("RUN --port USED", "cannot listen at 127.0.0.1"),
     ("RUN --max-megabytes 0", "larger than 0"),
+    ("RUN --max-megabytes inf", "larger than 0"),
+    ("RUN --max-megapixels nan", "larger than 0"),
     ("RUN --preset slow", "'fast'"),
     ("NOWHERE", "does not exist"),
     ("", "run"),

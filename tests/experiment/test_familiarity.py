@@ -155,6 +155,15 @@ def test_fewer_prototypes_get_a_limit_of_their_own(model: dp.Model, tmp_path: Pa
     assert clean(model, {1: "dark"}, {"train": splits.train}, epochs=1).model.familiarity is None
 
 
+def test_fewer_prototypes_keep_the_share_that_was_asked_for(model: dp.Model) -> None:
+    splits = build_splits(model.config.data)
+    asked = dp.load(model.folder or "")
+    asked.familiarity = calibrated(asked, splits.val, share=0.3)
+    found = clean(asked, {1: "dark"}, {"train": splits.train, "val": splits.val}, epochs=0).model.familiarity
+    assert found is not None
+    assert found.share == asked.familiarity.share == pytest.approx(3 / 13)
+
+
 @pytest.mark.parametrize(("distance", "told"), [(None, False), (0.4, False), (1.0, False), (1.01, True)])
 def test_the_warning_begins_beyond_the_limit(distance: float | None, told: bool) -> None:
     assert ("nothing here looks like what this run knows" in warning_of(distance)) is told

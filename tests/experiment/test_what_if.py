@@ -146,6 +146,23 @@ def test_cleaning_tells_before_and_after(model: dp.Model, asked: WhatIf, tmp_pat
         cleaning.save(tmp_path / "run")
 
 
+def test_half_a_run_is_not_left_behind(
+    model: dp.Model, asked: WhatIf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the same command would be refused the next time."""
+    cleaning = clean(model, {1: "dark"}, {"train": asked}, epochs=0)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dprotonet.experiment.run_folder.RunFolder.write_model", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cleaning.save(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    cleaning.save(tmp_path / "run")
+
+
 def test_dropping_nothing_changes_nothing(model: dp.Model, asked: WhatIf) -> None:
     cleaning = clean(model, {}, {"train": asked}, epochs=5)
     assert cleaning.epochs == 0

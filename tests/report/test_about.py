@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.run_folder import unknown_source
 from dprotonet.report.about import about, described_data
 
 
@@ -40,6 +41,23 @@ def test_a_damaged_record_is_left_out(model: Model, text: str) -> None:
     (model.folder / "environment.json").write_text(text)
     found = about(model, folder=model.folder)
     assert (found.versions, found.command) == ((), "")
+
+
+def test_what_was_left_out_is_told(model: Model) -> None:
+    assert model.folder is not None
+    for text, said in (('{"dropped": [1, 2], "prototypes_before": 8}', ["2 of 8"]), ("[]", []), ("{", [])):
+        (model.folder / "cleaned.json").write_text(text)
+        found = [fact.value for fact in about(model, folder=model.folder).facts if fact.name == "Left out"]
+        assert [value[:6] for value in found] == said
+
+
+def test_an_imported_run_makes_up_no_training(model: Model) -> None:
+    assert model.folder is not None
+    records = [unknown_source(item.prototype, item.class_name) for item in model.prototypes]
+    imported = Model(model.network, config=model.config, classes=model.classes, prototypes=records)
+    facts = {fact.name: fact.value for fact in about(imported, folder=model.folder).facts}
+    assert "imported" in facts["Training"]
+    assert facts["Random seed"] == "unknown"
 
 
 def test_data_in_words() -> None:

@@ -13,6 +13,7 @@ from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.compare.run import weights_digest
 from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.run_folder import unknown_source
 from dprotonet.interpretation.mdm import preset
 from dprotonet.report.comparison import comparison
 from dprotonet.report.content import Report
@@ -159,10 +160,25 @@ def test_without_data_only_what_the_folder_has(model: Model, tmp_path: Path) -> 
         assert words in said
     text = render(found)
     assert "Nothing can be said here" in text
-    save_evaluation(evaluate_model(bare, bare.config.data), tmp_path / "run" / "evaluation")
-    again = gather(bare, Wishes(data="none", heatmaps="stored"), made="today")
-    assert again.performance is not None
-    assert again.performance.origin == "evaluation/test.json"
+    for data, said in (("birds", "built-in birds"), ("folder:/other", "folder, /other")):
+        evaluation = evaluate_model(bare, bare.config.data)
+        save_evaluation(evaluation, tmp_path / "run" / "evaluation", data=data)
+        again = gather(bare, Wishes(data="none", heatmaps="stored"), made="today")
+        assert again.performance is not None
+        assert again.performance.origin == "evaluation/test.json"
+        assert again.performance.data.startswith(said)
+
+
+def test_an_imported_run_has_a_page_without_pictures_of_prototypes(model: Model) -> None:
+    records = [unknown_source(item.prototype, item.class_name) for item in model.prototypes]
+    imported = Model(model.network, config=model.config, classes=model.classes, prototypes=records)
+    imported.folder = model.folder
+    found = gather(imported, Wishes(sure=1, unsure=0, mistakes=0, preset=QUICK), made="today")
+    assert found.performance is not None
+    assert found.classes == ()
+    assert len(found.groups) == 1
+    assert any("was imported" in text for text in found.missing)
+    assert "was imported" in render(found)
 
 
 def test_data_that_is_gone_is_told_and_other_data_that_is_not_there_is_an_error(model: Model) -> None:

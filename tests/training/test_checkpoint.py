@@ -10,7 +10,7 @@ from tests.conftest import tiny_network, tiny_views
 from torch.amp import GradScaler
 
 from dprotonet.errors import UserError
-from dprotonet.training.checkpoint import load_checkpoint, save_checkpoint
+from dprotonet.training.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from dprotonet.training.engine import Engine
 from dprotonet.training.push import Pusher
 
@@ -76,3 +76,10 @@ def test_a_damaged_scale_is_told(tmp_path: Path) -> None:
     path.write_text(json.dumps(state))
     with pytest.raises(UserError, match="damaged"):
         load_checkpoint(tmp_path / "kept", engine(worked_scaler()))
+
+
+def test_weights_may_be_read_by_whom_the_umask_allows(tmp_path: Path) -> None:
+    (tmp_path / "plain.txt").touch()
+    save_tensors(tmp_path / "model.safetensors", {"weight": torch.zeros(2)})
+    plain, model = ((tmp_path / name).stat().st_mode for name in ("plain.txt", "model.safetensors"))
+    assert plain == model

@@ -14,8 +14,9 @@ from PIL import Image
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.answer import answer
+from dprotonet.experiment.run_folder import unknown_source
 from dprotonet.web.app import create_app
-from dprotonet.web.service import Service
+from dprotonet.web.service import Service, Settings
 from web_server import HERE, QUICK, sent, until
 
 BIRD = Birds(species=4, per_species=3, split="test", size=64)[1].image
@@ -210,3 +211,20 @@ def test_a_cleaned_run_beside_the_run(client: TestClient, web_run: Path) -> None
 )
 def test_what_cannot_be_cleaned(client: TestClient, reasons: dict[str, str], status: int) -> None:
     assert client.post("/api/cleaned", json={"reasons": reasons}).status_code == status
+
+
+def test_an_imported_run_has_evidence_and_no_places(model: dp.Model, bird: bytes) -> None:
+    """Nobody kept the training images of its prototypes."""
+    records = [unknown_source(item.prototype, item.class_name) for item in model.prototypes]
+    imported = dp.Model(model.network, config=model.config, classes=model.classes, prototypes=records)
+    imported.folder = model.folder
+    service = Service(imported, Settings(preset=QUICK))
+    client = TestClient(create_app(service), base_url=HERE)
+    assert client.get("/api/run").json()["sources"] is False
+    found = sent(client, bird)
+    assert found["rows"]
+    asked = client.post(f"/api/images/{found['image']}/places", json={"prototypes": [0]})
+    for refused in (asked, client.get("/api/prototypes/0/picture")):
+        assert refused.status_code == 400
+        assert "imported" in refused.json()["detail"]
+    service.close()

@@ -43,7 +43,7 @@ def main(words: list[str]) -> None:
             on_batch=lambda done, total: reporter.advance("evaluating", done, total),
         )
     folder = arguments.out or arguments.run / "evaluation"
-    picture = save_evaluation(evaluation, folder)
+    picture = save_evaluation(evaluation, folder, data=data.data)
     summary = {"run": str(arguments.run), "data": data.data, **evaluation.summary(), "picture": str(picture)}
     if arguments.json:
         json.dump(summary, sys.stdout, ensure_ascii=False)

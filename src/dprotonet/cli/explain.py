@@ -73,6 +73,10 @@ def chosen_preset(name: str, iterations: int | None, samples: int | None = None)
     """The preset's name, or with other iterations or samples a preset of one's own."""
     from dprotonet.interpretation.mdm import preset
 
+    if iterations is not None and iterations < 1:
+        raise UserError(f"--iterations is {iterations}; it must be at least 1")
+    if samples is not None and samples < 2:
+        raise UserError(f"--samples is {samples}; it must be at least 2")
     given = {"iterations": iterations, "samples": samples}
     changes = {key: value for key, value in given.items() if value is not None}
     return preset(name, **changes) if changes else name

@@ -5,6 +5,7 @@ Commands are imported when they are called, so that `dprotonet --help` does not 
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -86,13 +87,24 @@ def _guarded(command: str, words: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `head` does
     except OSError as error:
-        place = error.filename or "no file named"
-        return _fail(f"{error.strerror or error}: {place}; check that it exists and that there is room", 2)
+        return _fail(_of_files(error), 2)
     except Exception as error:
         if os.environ.get("DPROTONET_DEBUG"):
             raise
         return _fail(f"unexpected {type(error).__name__}: {error}; DPROTONET_DEBUG=1 shows where", 1)
     return 0
+
+
+def _of_files(error: OSError) -> str:
+    """What a file refused, by the name that the user knows: ours end in .tmp while they are written."""
+    place = re.sub(r"\.[0-9a-f]{12}\.tmp$", "", str(error.filename or "no file named"))
+    denied = isinstance(error, PermissionError)
+    advice = (
+        "its rights do not allow it, name another place"
+        if denied
+        else "check that it exists and that there is room"
+    )
+    return f"{error.strerror or error}: {place}; {advice}"
 
 
 def _fail(message: str, code: int) -> int:

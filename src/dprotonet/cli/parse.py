@@ -11,7 +11,7 @@ from dprotonet.errors import UserError
 
 T = TypeVar("T")
 
-_FRAME = re.compile(r"[─│╭╮╰╯]+")
+_FRAME = re.compile(r"[─│╭╮╰╯]+|^\s*-{4,}\s*$")  # without UTF-8 the lines are dashes
 
 
 def parsed(kind: type[T], words: list[str], *, command: str, default: T | None = None) -> T:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dprotonet.cli.images import complain_if_none, readable
+from dprotonet.cli.images import check_out, complain_if_none, readable
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
@@ -40,6 +40,8 @@ def main(words: list[str]) -> None:
         raise UserError("no image given; usage: dprotonet predict RUN IMAGE…")
     if arguments.top < 1 or arguments.batch_size < 1:
         raise UserError("--top and --batch-size must be at least 1")
+    if arguments.out is not None:
+        check_out(arguments.out)
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run)

@@ -1,5 +1,6 @@
 """`dprotonet serve`: a trained run as a page in the browser, and as an API."""
 
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -44,8 +45,9 @@ def main(words: list[str]) -> None:
     arguments = parsed(ServeArguments, words, command="serve")
     if not 0 <= arguments.port <= 65535:
         raise UserError(f"--port is {arguments.port}; ports are 1 to 65535, or 0 for a free one")
-    if arguments.max_megabytes <= 0 or arguments.max_megapixels <= 0:
-        raise UserError("--max-megabytes and --max-megapixels must be larger than 0")
+    limits = (arguments.max_megabytes, arguments.max_megapixels)
+    if not all(math.isfinite(value) and value > 0 for value in limits):
+        raise UserError("--max-megabytes and --max-megapixels must be numbers larger than 0")
     _check_extra()
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.received import Limits
@@ -55,8 +57,7 @@ def main(words: list[str]) -> None:
 
     door = Door(host=arguments.host, token=arguments.token or os.environ.get(TOKEN, ""), names=arguments.name)
     model = Model.load(arguments.run, device=arguments.device)
-    limits = Limits(arguments.max_megabytes, arguments.max_megapixels)
-    service = Service(model, Settings(limits=limits, preset=arguments.preset))
+    service = Service(model, Settings(limits=Limits(*limits), preset=arguments.preset))
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
 
 

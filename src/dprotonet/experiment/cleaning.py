@@ -7,6 +7,7 @@ on the splits asked for: training and validation. Test data has no say.
 """
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -73,8 +74,14 @@ class Cleaning:
         """Write the run folder, pictures of the prototypes included; it must be new or empty."""
         folder = Path(out).expanduser()
         check_new(folder)
-        self.model.save_pretrained(folder)
-        write_text(folder / FILE, json.dumps(self.to_json(), indent=1, ensure_ascii=False))
+        try:
+            self.model.save_pretrained(folder)
+            write_text(folder / FILE, json.dumps(self.to_json(), indent=1, ensure_ascii=False))
+        except (
+            BaseException
+        ):  # half a run would be in the way of the next attempt; the folder was new or empty
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         self.model.folder = folder
 
 
@@ -124,7 +131,7 @@ def _familiarity(made: Model, known: WhatIf | None, off: Mapping[int, str]) -> F
     if known is None or known.model.familiarity is None:
         return None
     distances = known.distances[:, kept_mask(known.model, off).to(known.distances.device)]
-    return familiarity_of(distances.cpu(), made.prototyped)
+    return familiarity_of(distances.cpu(), made.prototyped, share=known.model.familiarity.share)
 
 
 @torch.no_grad()

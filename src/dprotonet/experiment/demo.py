@@ -85,7 +85,9 @@ class Demo:
         paths = {name: self._path(name) for name in sheets}
         for name, sheet in sheets.items():
             save_picture(sheet, paths[name])
-        paths["confusion matrix"] = save_evaluation(evaluation, self.trainer.out / "evaluation")
+        paths["confusion matrix"] = save_evaluation(
+            evaluation, self.trainer.out / "evaluation", data=self.trainer.config.data.data
+        )
         return {name: str(path) for name, path in paths.items()}
 
     def _explained(

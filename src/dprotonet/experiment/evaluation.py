@@ -121,10 +121,10 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def save_evaluation(evaluation: Evaluation, folder: Path) -> Path:
-    """Numbers as JSON and the confusion matrix as a picture, whose path is returned."""
+def save_evaluation(evaluation: Evaluation, folder: Path, *, data: str) -> Path:
+    """Numbers as JSON, with the data they are of, and the confusion matrix as a picture: its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    summary = json.dumps(evaluation.summary(), indent=1, ensure_ascii=False)
+    summary = json.dumps({"data": data, **evaluation.summary()}, indent=1, ensure_ascii=False)
     write_text(folder / f"{evaluation.split}.json", summary)
     title = f"{evaluation.split}: accuracy {evaluation.predictions.accuracy:.1%}"
     picture = confusion_figure(evaluation.confusion, classes=evaluation.classes, title=title)

@@ -19,6 +19,7 @@ from dprotonet.encoder.weights import load_state
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import UNKNOWN_DATA, build_network, check_config
 from dprotonet.experiment.claim import claimed
+from dprotonet.experiment.cleaning import check_new
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.protopnet_file import ProtoPNetFile
 from dprotonet.experiment.rivals import rival_config
@@ -42,7 +43,7 @@ def import_protopnet(file: Path, out: Path, settings: ImportSettings | None = No
     settings = settings or ImportSettings()
     with claimed(out):
         run = RunFolder(out)
-        run.check_free(overwrite=False)
+        check_new(out)
         found = ProtoPNetFile.read(file)
         names = _names(settings.classes, found.classes)
         owners = found.owners()

@@ -160,10 +160,15 @@ class Model(ModelHubMixin):
         """An error where prototypes cannot be asked for, before any work is done."""
         _ = self.prototyped
 
+    @property
+    def has_sources(self) -> bool:
+        """Whether the images that prototypes came from are known: not those of an imported run."""
+        return bool(self.prototypes) and all(record.image for record in self.prototypes)
+
     def check_sources(self) -> None:
         """An error where the images that prototypes came from cannot be shown."""
         self.check_prototypes()
-        if not all(record.image for record in self.prototypes):
+        if not self.has_sources:
             raise UserError(
                 "this run was imported, the training images of its prototypes are unknown; predict without "
                 "--out tells the class, and dprotonet saliency --method similarity where it looks"

@@ -35,8 +35,10 @@ def source_image(model: Model, prototype: int) -> Tensor:
     """The source image of one prototype (3, H, W) uint8, from the run folder."""
     if model.folder is None:
         raise UserError("this model was not loaded from a run folder, so its source images are not at hand")
-    path = model.folder / model.prototypes[prototype].image
-    return read_image(path, size=model.config.data.image_size)
+    name = model.prototypes[prototype].image
+    if not name:
+        raise UserError("this run was imported, the training images of its prototypes are unknown")
+    return read_image(model.folder / name, size=model.config.data.image_size)
 
 
 def prototypes_picture(model: Model, *, max_classes: int = 40) -> Image.Image:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dprotonet.config import Config, to_tables
 from dprotonet.encoder.backbone import BackboneSpec
+from dprotonet.experiment.cleaning import FILE as CLEANED
 from dprotonet.experiment.model import Model
 from dprotonet.report.content import About, Fact
 
@@ -36,7 +37,7 @@ def about(model: Model, *, folder: Path) -> About:
     return About(
         title=folder.resolve().name,
         lead=_lead(model),
-        facts=_facts(model),
+        facts=(*_facts(model), *_left_out(folder)),
         settings=_settings(model.config),
         versions=_versions(environment),
         command=_command(environment),
@@ -71,15 +72,44 @@ def _facts(model: Model) -> tuple[Fact, ...]:
     said = {
         "Network": NETWORKS[config.network.network],
         "Backbone": f"{spec.name}, {_weights(spec.weights)}",
-        "Training": f"{_MODES[config.training.mode]}, at most {config.training.epochs} epochs",
+        "Training": _training(model),
         "Trained on": described_data(config.data.data),
         "Images": f"{channels}, fitted to {config.data.image_size} × {config.data.image_size} pixels",
         "Classes": str(len(model.classes)),
         "Prototypes": _prototypes(model),
-        "Random seed": f"{config.training.seed} (training), {config.data.data_seed} (data)",
+        "Random seed": _seed(model),
         "Parameters": f"{sum(item.numel() for item in model.network.parameters()):,}",
     }
     return tuple(Fact(name, value) for name, value in said.items())
+
+
+def _imported(model: Model) -> bool:
+    """Trained elsewhere: settings of training in its config are defaults and say nothing."""
+    return bool(model.prototypes) and not model.has_sources
+
+
+def _training(model: Model) -> str:
+    training = model.config.training
+    if _imported(model):
+        return "elsewhere; the run was imported"
+    return f"{_MODES[training.mode]}, at most {training.epochs} epochs"
+
+
+def _seed(model: Model) -> str:
+    config = model.config
+    if _imported(model):
+        return "unknown"
+    return f"{config.training.seed} (training), {config.data.data_seed} (data)"
+
+
+def _left_out(folder: Path) -> tuple[Fact, ...]:
+    """What cleaned.json says was dropped; nothing where it is missing or damaged."""
+    try:
+        said = json.loads((folder / CLEANED).read_text(encoding="utf-8"))
+        dropped, before = len(said["dropped"]), int(said["prototypes_before"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+    return (Fact("Left out", f"{dropped} of {before} prototypes, after training; {CLEANED} says why"),)
 
 
 def _weights(weights: str) -> str:

@@ -85,7 +85,7 @@ class _Gathering:
         evaluation = None if splits is None else self._evaluation(splits.test)
         chosen = {} if splits is None or evaluation is None else self._studied(splits.test, evaluation)
         sources, places = self._places([item for found in chosen.values() for item in found])
-        facts = self._facts(splits)
+        facts = None if sources is None else self._facts(splits)
         return Report(
             about=about(self.model, folder=self.folder),
             made=made,
@@ -147,7 +147,7 @@ class _Gathering:
         data = described_data(self._data.data)
         if evaluation is not None:
             return measured(evaluation, data=data)
-        found = stored(self.folder, self.model.classes, data=described_data(self.model.config.data.data))
+        found = stored(self.folder, self.model.classes, data=self.model.config.data.data)
         if found is None:
             self.missing.append(
                 "How good the model is: there were no test images, and the run folder has no evaluation."
@@ -157,8 +157,6 @@ class _Gathering:
     # ── prototypes ──
 
     def _facts(self, splits: Splits | None) -> tuple[PrototypeFacts, ...] | None:
-        if not self.model.prototypes:
-            return None
         looking = partial(self.on_progress, "looking at prototypes")
         found = (
             kept_facts(self.model)
@@ -176,6 +174,12 @@ class _Gathering:
             self.missing.append(
                 "Prototypes and evidence: this model is a black box, which has neither. dprotonet saliency "
                 "shows where a black box looks."
+            )
+            return None, Places({}, {})
+        if not self.model.has_sources:
+            self.missing.append(
+                "Prototypes and evidence: this run was imported, and the training images that its prototypes "
+                "came from are unknown. dprotonet predict tells the evidence in numbers."
             )
             return None, Places({}, {})
         makers = Heatmaps(self.model, self.wishes, self.on_progress)

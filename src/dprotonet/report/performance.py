@@ -10,6 +10,7 @@ import torch
 from dprotonet.experiment.evaluation import Evaluation
 from dprotonet.figures import confusion_figure
 from dprotonet.metrics.classification import wilson_interval
+from dprotonet.report.about import described_data
 from dprotonet.report.content import ClassScore, Figure, Performance, Picture
 from dprotonet.report.embed import WIDE, embedded_picture
 from dprotonet.report.words import percent
@@ -23,14 +24,17 @@ def measured(evaluation: Evaluation, *, data: str) -> Performance:
 
 
 def stored(folder: Path, classes: Sequence[str], *, data: str) -> Performance | None:
-    """Those of evaluation/test.json; None where there are none of these classes."""
+    """Those of evaluation/test.json; None where there are none of these classes. `data` is the run's own."""
     path = folder / "evaluation" / "test.json"
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
         confusion = torch.tensor(summary["confusion"], dtype=torch.long)
         if list(summary["per_class"]) != list(classes) or confusion.shape != (len(classes),) * 2:
             return None
-        return _performance(summary, classes=classes, data=data, origin="evaluation/test.json")
+        known = str(summary.get("data", data))  # an older file does not say
+        return _performance(
+            summary, classes=classes, data=described_data(known), origin="evaluation/test.json"
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

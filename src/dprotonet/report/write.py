@@ -1,5 +1,6 @@
 """A report onto the disk: whole or not at all, and never over something that is not a report."""
 
+import os
 from pathlib import Path
 
 from dprotonet.errors import UserError
@@ -15,6 +16,9 @@ def check_target(path: Path, *, overwrite: bool = False) -> None:
         raise UserError(f"--out {path} is a folder; name a file, such as {path / 'report.html'}")
     if path.exists() and not overwrite and not is_report(path):
         raise UserError(f"--out {path} exists and is not a report; add --overwrite, or name another file")
+    above = next(folder for folder in path.absolute().parents if folder.is_dir())
+    if not os.access(above, os.W_OK):
+        raise UserError(f"--out {path}: {above} may not be written to; name another file with --out")
 
 
 def is_report(path: Path) -> bool:

@@ -32,7 +32,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     owned = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
         with whole(path) as temporary:
+            temporary.touch()
+            rights = temporary.stat().st_mode & 0o777  # by the umask; safetensors writes for the owner only
             save_file(owned, temporary, metadata=metadata or {})
+            temporary.chmod(rights)
     except SafetensorError as error:
         raise OSError(0, f"could not write ({error})", str(path)) from None
 

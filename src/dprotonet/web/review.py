@@ -25,6 +25,7 @@ async def run(service: Served) -> schemas.RunFacts:
         key=service.key,
         classes=list(service.model.classes),
         prototypes=len(service.model.prototypes),
+        sources=service.model.has_sources,
         image_size=service.model.config.data.image_size,
         methods=list(service.methods),
         heat=list(HEAT),

@@ -35,6 +35,7 @@ class RunFacts(BaseModel):
     key: str = Field(description="another one whenever the server starts; pictures may be kept under it")
     classes: list[str]
     prototypes: int = Field(description="0 for a black box, which gives no evidence")
+    sources: bool = Field(description="false where the training images of prototypes are unknown: no places")
     image_size: int
     methods: list[str] = Field(description="for maps of a class, those that are installed")
     heat: list[str] = Field(description="colours of heatmaps, from ignored to decisive")

@@ -140,7 +140,9 @@ class Service:
 
     def explain_places(self, seen: Seen, prototypes: Collection[int]) -> Job:
         """Where the image looks like these prototypes; places that are known already cost nothing."""
-        lacking = [number for number in self.prototypes(prototypes) if not seen.places.find(str(number))]
+        known = self.prototypes(prototypes)
+        self.model.check_sources()
+        lacking = [number for number in known if not seen.places.find(str(number))]
         return self._begin(lambda job: self.explaining.places(seen, lacking, job), self.decoding)
 
     def explain_class(self, seen: Seen, label: int, method: str) -> Job:

@@ -67,7 +67,9 @@ def check_targets(onnx: Path | None, torch_file: Path | None, *, overwrite: bool
         if path.suffix != suffix:
             raise UserError(f"{option} {path}: the name must end in {suffix}")
         for target in (path, path.with_suffix(".json")):
-            if target.is_dir() or (target.exists() and not overwrite):
+            if target.is_dir():
+                raise UserError(f"{option}: {target} is a folder; choose another name")
+            if target.exists() and not overwrite:
                 raise UserError(
                     f"{option}: {target} is already there; add --overwrite or choose another name"
                 )

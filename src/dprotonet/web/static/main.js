@@ -20,7 +20,7 @@ const look = () => ({ share: Number(find("share").value) / 100, opacity: Number(
 
 function sourceOf(prototype, ready) {
   const found = sources.get(prototype);
-  if (found === undefined) {
+  if (found === undefined && run.sources) {
     sources.set(prototype, null);
     picture(`/api/prototypes/${prototype}/picture?run=${run.key}`).then((image) => { sources.set(prototype, image); ready(); }, (error) => complain(error.message));
   }
@@ -97,7 +97,7 @@ function present(reading) {
   methods.ask(reading.image, reading.label, reading.class_name);
   if (whatif.off.size) whatif.tell(state.plain, reading);
   showDownloads(reading);
-  if (run.prototypes) findPlaces(reading);
+  if (run.sources) findPlaces(reading);
 }
 
 async function findPlaces(reading) {
@@ -170,6 +170,7 @@ async function start() {
   document.title = `${run.name} · dprotonet`;
   find("run").textContent = `${run.name} · ${plural(run.classes.length, "class", "classes")} · ${run.prototypes ? plural(run.prototypes, "prototype") : "black box"}`;
   show("to-prototypes", run.prototypes > 0);
+  show("sourceless", run.prototypes > 0 && !run.sources);
   setColours(run.heat);
   drawKey(find("key"));
   places = new Places(() => evidence.draw());

@@ -37,7 +37,7 @@ export class Browser {
   card([item, ...twins]) {
     const off = [item, ...twins].every((one) => this.whatif.has(one.prototype));
     return make("li", {}, make("button", { type: "button", class: off ? "proto off" : "proto", "aria-label": `Prototype ${item.prototype} of ${item.class_name}`, on: { click: () => this.detail(item, twins) } },
-      make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }),
+      this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }) : null,
       make("strong", { text: item.class_name }),
       make("span", { class: "muted", text: `#${item.prototype}${twins.length ? ` and ${plural(twins.length, "duplicate")}` : ""}` }),
       purity(item),
@@ -51,7 +51,7 @@ export class Browser {
     redrawn(find("dialog-body"), () => find("dialog-body").replaceChildren(
       make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}` }), close),
       make("div", { class: "detail" },
-        make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: `Training image ${item.source}`, width: 224, height: 224 }),
+        this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: `Training image ${item.source}`, width: 224, height: 224 }) : null,
         make("div", {}, purity(item), make("p", { class: "muted", text: facts.filter(Boolean).join("; ") }),
           make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
       make("h3", { text: item.nearest.length ? "The training images it is nearest to" : "" }),
