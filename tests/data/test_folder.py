@@ -4,56 +4,12 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
-
-from dprotonet.data.base import Splits
-from dprotonet.data.folder import folder_splits
-from dprotonet.data.listed import ListedImages
-from dprotonet.data.reading import Reading
-from dprotonet.errors import UserError
-
-_SHADES: Iterator[int] = count()
-
-
-def paint(path: Path, *, seed: int | None = None) -> Path:
-    """A small image unlike every other, unless the seed says so."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    noise = np.random.default_rng(next(_SHADES) if seed is None else (seed, 7))
-    Image.fromarray(noise.integers(0, 256, (6, 9, 3), dtype=np.uint8)).save(path)
-    return path
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """Two classes, 10 training and 3 test images of each."""
-    for name in ("robin", "tit"):
-        for number in range(10):
-            paint(tmp_path / "train" / name / f"{number}.png")
-        for number in range(3):
-            paint(tmp_path / "test" / name / f"{number}.png")
-    return tmp_path
-
-
-def scan(root: Path, **options: object) -> Splits:
-    return folder_splits(root, Reading(size=8, **options))  # type: ignore[arg-type]
-
-
-def names(data: object) -> list[str]:
-    assert isinstance(data, ListedImages)
-    return [data.name(index) for index in range(len(data))]
-
-
-def refusal(root: Path, **options: object) -> str:
-    with pytest.raises(UserError) as caught:
-        scan(root, **options)
-    return str(caught.value)
+from tests.data.conftest import names, paint, refusal, scan
 
 
 def test_finds_splits_classes_and_labels(root: Path) -> None:
@@ -286,99 +242,6 @@ def test_copies_within_a_split_only_warn(root: Path, caplog: pytest.LogCaptureFi
     assert len(scan(root).test) == 7
     assert "test/tit/0.png = test/tit/copy.png" in caplog.text
     assert "within a split" in caplog.text
-
-
-# Trees that cannot be used
-
-
-def test_missing_root_and_file_as_root(tmp_path: Path) -> None:
-    assert "does not exist" in refusal(tmp_path / "nowhere")
-    assert "is a file" in refusal(paint(tmp_path / "a.png"))
-
-
-def test_root_without_splits_says_what_it_must_look_like(tmp_path: Path) -> None:
-    (tmp_path / "Training").mkdir()
-    message = refusal(tmp_path)
-    assert "ROOT/train/CLASS" in message
-    assert "found: Training/" in message
-    assert "found: nothing" in refusal(tmp_path / "Training")
-
-
-def test_images_without_folders_are_counted_not_listed(tmp_path: Path) -> None:
-    for number in range(12):
-        paint(tmp_path / f"{number:02d}.png")
-    (tmp_path / "notes.txt").write_text("")
-    message = refusal(tmp_path)
-    assert "found: notes.txt, 12 images such as 00.png. Images need a folder for each class" in message
-    assert "11.png" not in message
-
-
-def test_class_folders_directly_in_root(tmp_path: Path) -> None:
-    paint(tmp_path / "robin" / "1.png")
-    paint(tmp_path / "tit" / "1.png")
-    message = refusal(tmp_path)
-    assert "robin, tit" in message
-    assert "directly in ROOT" in message
-
-
-def test_root_one_level_too_high(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    above = tmp_path_factory.mktemp("above")
-    shutil.copytree(root, above / "unpacked")
-    assert f"did you mean {above / 'unpacked'}" in refusal(above)
-
-
-def test_missing_test_split(root: Path) -> None:
-    shutil.rmtree(root / "test")
-    assert "found: train/" in refusal(root)
-
-
-def test_split_without_classes(root: Path) -> None:
-    shutil.rmtree(root / "test")
-    paint(root / "test" / "loose.png")
-    message = refusal(root)
-    assert str(root / "test") in message
-    assert "1 loose images" in message
-
-
-def test_empty_class_is_named(root: Path) -> None:
-    (root / "test" / "wren").mkdir()
-    message = refusal(root)
-    assert os.path.join("test", "wren") in message
-    assert "no images" in message
-
-
-def test_class_of_broken_images_is_empty(root: Path) -> None:
-    for path in (root / "test" / "tit").iterdir():
-        path.write_bytes(b"broken")
-    message = refusal(root)
-    assert os.path.join("test", "tit") in message
-    assert "all 3 images are unreadable" in message
-
-
-@pytest.mark.parametrize(("has", "lacks"), [("train", "test"), ("test", "train")])
-def test_class_that_one_split_lacks(root: Path, has: str, lacks: str) -> None:
-    paint(root / has / "wren" / "1.png")
-    message = refusal(root)
-    assert f"{lacks}/ lacks" in message
-    assert f"{has}/ has: wren" in message
-
-
-def test_classes_differing_in_case_only_are_pointed_out(root: Path) -> None:
-    (root / "test" / "tit").rename(root / "test" / "Tit")
-    message = refusal(root)
-    assert "'tit' and 'Tit'" in message
-    assert "to the letter" in message
-
-
-def test_one_class_is_not_enough(root: Path) -> None:
-    shutil.rmtree(root / "train" / "tit")
-    shutil.rmtree(root / "test" / "tit")
-    assert "only one class, robin" in refusal(root)
-
-
-@pytest.mark.parametrize("options", [{"val_fraction": 0.0}, {"val_fraction": 1.0}])
-def test_impossible_fractions(root: Path, options: dict[str, float]) -> None:
-    assert "val_fraction" in refusal(root, **options)
 
 
 # Fingerprint
