@@ -10,10 +10,13 @@ from tests.conftest import tiny_network, tiny_views
 from dprotonet.errors import ComputationError
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.network import DProtoNet
-from dprotonet.training.engine import Engine, ScoreViews, Settings
+from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.evaluation import evaluate
+from dprotonet.training.events import EpochDone, RoundDone
 from dprotonet.training.last_layer import LastLayer, train_head
-from dprotonet.training.phases import LearningRates, Phase
+from dprotonet.training.phases import LearningRates, Phase, Push
 from dprotonet.training.push import Pusher
+from dprotonet.training.scores import ScoreViews
 
 LOSS = PrototypeLoss(foreign=0.02)
 SETTINGS = LastLayer(epochs=3, rate=0.01, batch=6, seed=5, loss=LOSS)
@@ -39,6 +42,22 @@ def test_it_is_the_engines_last_layer_stage() -> None:
     assert losses[-1] < losses[0]
     assert not torch.equal(trained.head.weight, start)
     torch.testing.assert_close(alone.head.weight, trained.head.weight, rtol=1e-5, atol=1e-6)
+
+
+def test_validation_from_kept_scores_is_that_of_the_whole_network() -> None:
+    network, accelerator = tiny_network(), Accelerator(cpu=True)
+    views, val = tiny_views("train", augment=False), tiny_views("val", per_class=4)
+    engine = Engine(
+        network, views, val, accelerator, Pusher(accelerator), loss=LOSS, settings=Settings(batch=6)
+    )
+    seen = []
+    # A push before, so that a round ends the stage; rates so high that the head turns over in every epoch.
+    for event in engine.run([Push(), Phase("last", 4, LearningRates(0.0, 0.0, 0.0, 1.0))]):
+        if isinstance(event, EpochDone | RoundDone):
+            seen.append(event.val_accuracy)
+            assert event.val_accuracy == evaluate(network, val, accelerator=accelerator).accuracy
+    assert len(seen) == 5
+    assert len(set(seen)) > 1
 
 
 def test_the_first_loss_is_the_literal_one() -> None:

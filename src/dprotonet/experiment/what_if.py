@@ -18,9 +18,9 @@ from dprotonet.experiment.model import Model
 from dprotonet.experiment.split_evidence import Progress, check_split, split_evidence
 from dprotonet.inference.prune import pruned
 from dprotonet.network import DProtoNet
-from dprotonet.training.engine import ScoreViews
 from dprotonet.training.last_layer import LastLayer, train_head
 from dprotonet.training.phases import Phase
+from dprotonet.training.scores import ScoreViews
 
 
 class WhatIf:

@@ -25,7 +25,8 @@ from dprotonet.training.objective import HeadObjective, PlainObjective, Step, Wh
 from dprotonet.training.occurrence import OccurrenceObjective
 from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine
 from dprotonet.training.push import Projection, Pusher
-from dprotonet.training.views import ViewSource, chunks, derived_seed, epoch_parts, load, variant_of
+from dprotonet.training.scores import ScoreViews, score_views
+from dprotonet.training.views import ViewSource, derived_seed, epoch_parts, load
 
 _TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
 
@@ -76,6 +77,7 @@ class Engine:
     optimizer: Optimizer | None = None
     epochs: int = 0  # warm and joint ones in all, of the stages that run
     resume_optimizer: dict | None = None  # state to load into the optimiser of the first stage
+    _val_scores: ScoreViews | None = field(default=None, init=False)  # while only the head learns
 
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
@@ -118,6 +120,7 @@ class Engine:
             prepare_parts(self.network, phase)
             self._set_rates(phase)
             yield from self._epoch(phase, model, views)
+        self._val_scores = None
         self.network.requires_grad_(True)
         self.accelerator.free_memory()  # forget the wrappers of this phase
 
@@ -206,31 +209,24 @@ class Engine:
         return self.network
 
     def _head_setting(self) -> tuple[nn.Module, ViewSource]:
-        """Only the head learns, so scores are taken once, of one view of each image.
+        """Only the head learns, so scores are taken once, of one view of each image; the same to validate.
 
         Unstated: which views the last-layer stage sees. One augmented view each, the same in all its epochs.
         """
         network = self._prototyped()
         objective = HeadObjective(network.head, self.loss, prototype_class=network.prototype_class)
-        return objective, self._score_views()
+        self._val_scores = self._scores(self.val_views)
+        return objective, self._scores(self.train_views, epoch=self.position.tick + 1)
 
-    @torch.no_grad()
-    def _score_views(self) -> "ScoreViews":
-        network = self._prototyped().eval()
-        views, epoch = self.train_views, self.position.tick + 1
-        keys = [(index, variant_of(epoch, index, views.augmentations)) for index in range(len(views))]
-        pieces = []
-        for view in load(
+    def _scores(self, views: ViewSource, *, epoch: int | None = None) -> ScoreViews:
+        return score_views(
+            self._prototyped(),
             views,
-            chunks(share_of(self.accelerator).of(keys), self.settings.batch),
+            self.accelerator,
+            epoch=epoch,
+            batch=self.settings.batch,
             workers=self._workers(views),
-        ):
-            with self.accelerator.autocast():
-                scores = network.evidence(view.inputs.to(self.accelerator.device)).scores
-            pieces.append((torch.as_tensor(view.index), scores.float().cpu()))
-        gathered = gather_object(pieces)
-        order = torch.cat([index for index, _ in gathered]).argsort()
-        return ScoreViews(torch.cat([scores for _, scores in gathered])[order], views.labels)
+        )
 
     def _optimizer(self, phase: Phase) -> Optimizer:
         return Adam(self._groups(phase))
@@ -263,29 +259,15 @@ class Engine:
 
     def _validate(self) -> tuple[float, float]:
         """Accuracy and cross-entropy on the validation split."""
+        known = self._val_scores
         predictions = evaluate(
-            self.network,
-            self.val_views,
+            self.network if known is None else self._prototyped().head,
+            self.val_views if known is None else known,
             accelerator=self.accelerator,
             batch=self.settings.batch,
-            workers=self._workers(self.val_views),
+            workers=self._workers(self.val_views) if known is None else 0,
         )
         return predictions.accuracy, cross_entropy(predictions.logits, predictions.labels).item()
-
-
-@dataclass(frozen=True)
-class ScoreViews:
-    """Scores (N, P) of the training views, served like images."""
-
-    scores: Tensor
-    labels: Sequence[int]
-    augmentations: int | None = 0
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def __getitem__(self, key: tuple[int, int]) -> View:
-        return View(self.scores[key[0]], self.labels[key[0]], key[0])
 
 
 def prepare_parts(network: Network, phase: Phase) -> None:

@@ -13,8 +13,8 @@ from torch.optim import Adam
 from dprotonet.errors import ComputationError
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
-from dprotonet.training.engine import ScoreViews
 from dprotonet.training.objective import HeadObjective, Step
+from dprotonet.training.scores import ScoreViews
 from dprotonet.training.views import Share, epoch_parts
 
 

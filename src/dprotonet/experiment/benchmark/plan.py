@@ -95,9 +95,9 @@ class Plan:
         shared = {table: content.get(table, {}) for table in TABLES}
         cells = [
             Cell(row.name, column.name, seed, _config(shared, row, column, seed=seed, where=where))
-            for row in rows
+            for seed in _seeds(content, where)  # first, so that a stopped table has whole seeds
             for column in columns
-            for seed in _seeds(content, where)
+            for row in rows
         ]
         _check_folders(cells, where)
         names = tuple(row.name for row in rows), tuple(column.name for column in columns)
