@@ -20,8 +20,10 @@ help: ## this list
 demo: .venv/base.stamp ## train a DProtoNet on the built-in birds and look at its evidence
 	$(BIN)/dprotonet demo --out runs/demo
 
+# A file of tests at a time on every core, four at most, and one thread each: threads of several would be in each
+# other's way. One file or a debugger: .venv/bin/python -m pytest tests/…
 test: .venv/dev.stamp ## all tests
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 check: .venv/dev.stamp ## ruff, mypy, import-linter
 	$(BIN)/ruff check .

@@ -23,6 +23,7 @@ from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.experiment.build import build_splits, default_cache
 from dprotonet.experiment.demo import Demo
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.rivals import FROZEN
 from dprotonet.experiment.trainer import Preparing, Trainer
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import EpochDone, RoundDone, StepDone
@@ -62,23 +63,25 @@ def main() -> None:
     parser.add_argument("--data", default="birds")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--styles", nargs="+", default=["spatial", "uniform"])
-    parser.add_argument("--epochs", type=int, default=TrainingConfig().epochs)
+    parser.add_argument("--paper", action="store_true", help="the paper's rates, from random weights")
+    parser.add_argument("--epochs", type=int)
     parser.add_argument("--augmentations", type=int, default=TrainingConfig().augmentations)
-    parser.add_argument("--shaping-start", choices=["random", "discriminant"], default="random")
-    parser.add_argument("--masks", type=int, default=720)
+    parser.add_argument("--masks", type=int, default=NetworkConfig().masks)
+    parser.add_argument("--contrast", type=float, default=NetworkConfig().mask_contrast)
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--allow-leaks", action="store_true")
     options = parser.parse_args()
     training = TrainingConfig(
         mode="frozen",
-        epochs=options.epochs,
         augmentations=options.augmentations,
         workers=2,
-        shaping_start=options.shaping_start,
+        **({} if options.paper else FROZEN),
     )
+    if options.epochs is not None:
+        training = replace(training, epochs=options.epochs)
     base = Config(
         DataConfig(data=options.data, allow_leaks=options.allow_leaks),
-        NetworkConfig(masks=options.masks),
+        NetworkConfig(masks=options.masks, mask_contrast=options.contrast),
         training,
     )
     rows: dict[str, list[dict[str, Any]]] = {style: [] for style in options.styles}

@@ -68,6 +68,8 @@ class NetworkConfig:
     """Number of unrestricted feature masks."""
     mask_grid: int = 3
     """Side of the random grid that a spatial mask is enlarged from."""
+    mask_contrast: float = 0.5
+    """How deep a spatial mask goes: 1 nearly to 0; the smaller, the nearer to the global average."""
     mask_seed: int = 0
     mask_file: str = ""
     """An .npy array (R, D or 1, h, w) in [0, 1]."""
@@ -88,7 +90,8 @@ class TrainingConfig:
     """Learning (Algorithm 2 and Section 4.3)."""
 
     mode: Literal["joint", "frozen"] = "joint"
-    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops."""
+    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and gives
+    DProtoNet other defaults for epochs, rates and the shaping net's start (docs/results.md)."""
     seed: int = 0
     epochs: int = 30
     """Warm and joint epochs; rounded up to end at a push."""

@@ -173,10 +173,16 @@ def test_a_block_of_ones_is_the_mean_of_the_patch(feature_map: Tensor) -> None:
     torch.testing.assert_close(blocks(feature_map) * CELLS / 6, cells.mean(-1))
 
 
-def test_spatial_masks_reach_one_and_differ_between_regions() -> None:
-    masks = spatial_masks(COUNT, SIZE, seed=0)
-    torch.testing.assert_close(masks.amax(dim=(1, 2, 3)), torch.ones(COUNT))
-    assert (torch.cdist(masks.flatten(1), masks.flatten(1)) + torch.eye(COUNT) > 0.1).all()
+@pytest.mark.parametrize("contrast", [1.0, 0.5, 0.1])
+def test_spatial_masks_weigh_alike_and_differ_between_regions(contrast: float) -> None:
+    masks = spatial_masks(COUNT, SIZE, seed=0, contrast=contrast)
+    means = masks.mean(dim=(1, 2, 3))
+    torch.testing.assert_close(means, means[:1].expand(COUNT))
+    assert masks.max() == 1
+    lowest = masks.amin(dim=(1, 2, 3)) / masks.amax(dim=(1, 2, 3))
+    assert (lowest >= 1 - contrast - 1e-6).all()
+    apart = torch.cdist(masks.flatten(1), masks.flatten(1)) + torch.eye(COUNT)
+    assert (apart > 0.1 * contrast).all()
 
 
 def test_uniform_masks_fill_the_unit_interval_in_every_channel() -> None:

@@ -14,12 +14,14 @@ from torch import Tensor
 
 import dprotonet as dp
 from dprotonet.cli.main import main
+from dprotonet.cli.parse import parsed
+from dprotonet.cli.train import TrainArguments, _defaults
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, from_tables, to_tables
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.build import check_config
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.prune import prune_model
-from dprotonet.experiment.rivals import PRESETS, rival_config
+from dprotonet.experiment.rivals import FROZEN, PRESETS, rival_config
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
@@ -74,6 +76,44 @@ def test_what_the_user_says_wins() -> None:
     assert (config.network.epsilon, config.training.head_learns) == (1e-12, "always")
     assert (config.network.regions, config.network.patch) == ("patches", (2, 2))
     assert rival_config("protopnet", tables).network.regions == "points"
+
+
+def test_frozen_mode_has_dprotonets_own_values() -> None:
+    found = rival_config(None, {"training": {"mode": "frozen", "rate_shaping": 0.01}}).training
+    wanted = {**FROZEN, "rate_shaping": 0.01}
+    assert {key: getattr(found, key) for key in wanted} == wanted
+    joint = TrainingConfig()
+    assert all(getattr(joint, key) != value for key, value in FROZEN.items())
+    for tables in (
+        {"network": {"network": "protopnet"}},
+        {"network": {"regions": "occurrence"}},
+        {"network": {"activation": "sigmoid"}},
+    ):
+        config = rival_config(None, {**tables, "training": {"mode": "frozen"}})
+        check_config(config)
+        assert config.training.shaping_start == "random"
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        ("--mode frozen", "discriminant"),
+        ("--mode frozen --shaping-start random", "random"),
+        ("--mode frozen --regions occurrence", "random"),
+        ("--mode frozen --network xprotonet", "random"),
+        ("--mode joint --config FILE", "random"),
+        ("--config FILE", "discriminant"),
+    ],
+)
+def test_frozen_mode_on_the_command_line(words: str, start: str, tmp_path: Path) -> None:
+    file = tmp_path / "frozen.toml"
+    file.write_text('[training]\nmode = "frozen"\n', encoding="utf-8")
+    given = [word.replace("FILE", str(file)) for word in words.split()]
+    defaults = _defaults(given, None)
+    assert defaults is not None
+    arguments = parsed(TrainArguments, ["--out", "run", *given], command="train", default=defaults)
+    assert arguments.training.shaping_start == start
+    check_config(Config(arguments.data, arguments.network, arguments.training))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import tyro
 
@@ -92,12 +93,26 @@ def _stored(words: list[str]) -> Config | None:
 
 
 def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
-    """What flags change: the run that goes on, or the file, or the values that --network stands for."""
+    """What flags change: the run that goes on, or the file, with the values that some words stand for."""
     file, rival = option_value(words, "--config"), option_value(words, "--network")
-    if (file, rival, stored) == (None, None, None):
+    if (file, rival, stored, option_value(words, "--mode")) == (None, None, None, None):
         return None
     if file is not None and stored is not None:
         raise UserError("--resume takes the config of the run; leave --config out")
-    config = stored or rival_config(rival, {} if file is None else read_toml(Path(file)))
+    config = stored or rival_config(rival, _with_flags({} if file is None else read_toml(Path(file)), words))
     blank = TrainArguments(out=tyro.MISSING)
     return replace(blank, data=config.data, network=config.network, training=config.training)
+
+
+def _with_flags(tables: dict[str, Any], words: list[str]) -> dict[str, Any]:
+    """The file's tables with those flags that defaults of others depend on; wrong values tyro names."""
+    telling = {
+        "mode": ("training", ("joint", "frozen")),
+        "regions": ("network", ("occurrence",)),
+        "activation": ("network", ("sigmoid",)),
+    }
+    for name, (table, values) in telling.items():
+        value = option_value(words, f"--{name}")
+        if value in values and isinstance(tables.get(table, {}), dict):
+            tables = {**tables, table: {**tables.get(table, {}), name: value}}
+    return tables

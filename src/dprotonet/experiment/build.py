@@ -191,7 +191,13 @@ def _masks(config: NetworkConfig, size: tuple[int, int]) -> Tensor:
     if config.mask_style == "uniform":
         return uniform_masks(config.masks, config.dimension, size, seed=config.mask_seed)
     if config.mask_style == "spatial":
-        return spatial_masks(config.masks, size, seed=config.mask_seed, grid=config.mask_grid)
+        return spatial_masks(
+            config.masks,
+            size,
+            seed=config.mask_seed,
+            grid=config.mask_grid,
+            contrast=config.mask_contrast,
+        )
     return _masks_from_file(Path(config.mask_file).expanduser(), size)
 
 
@@ -296,6 +302,8 @@ def check_config(config: Config) -> None:
     for name in ("rate_shaping", "rate_prototypes", "rate_head", "epsilon"):
         if not values[name] > 0:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
+    if not 0 < config.network.mask_contrast <= 1:
+        raise UserError(f"--mask-contrast is {config.network.mask_contrast}; it must be above 0, at most 1")
     _check_folds(config.data)
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":

@@ -1,8 +1,9 @@
 """The networks that DProtoNet is compared with, as values of the same config (appendix B, Section 2.2).
 
 A rival is a word, `--network protopnet`, that gives other defaults to some settings; whatever a user sets by
-himself wins. What the sources leave open is a setting like any other. The rest (dimension 512, augmentation,
-epochs, batch) stays DProtoNet's, as in the paper's comparison; ProtoPNet's own code has `--dimension 128`.
+himself wins. So does `--mode frozen`, for DProtoNet alone (`FROZEN`). What the sources leave open is a
+setting like any other. The rest (dimension 512, augmentation, epochs, batch) stays DProtoNet's, as in the
+paper's comparison; ProtoPNet's own code has `--dimension 128`.
 """
 
 from typing import Any
@@ -65,21 +66,49 @@ PRESETS: dict[str, Tables] = {
 }
 
 
+FROZEN: dict[str, Any] = {
+    "epochs": 5,
+    "push_every": 5,
+    "shaping_start": "discriminant",
+    "rate_shaping": 3e-4,
+    "rate_prototypes": 3e-4,
+}
+"""Of `[training]` in frozen mode, for DProtoNet. The paper trains its backbone and has no such mode. Here the
+shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates suffice;
+chosen by cross-validation inside training images (docs/results.md)."""
+
+
 def rival_config(network: str | None = None, tables: Tables | None = None) -> Config:
-    """The config of TOML tables, where what they leave out is the network's own.
+    """The config of TOML tables, where what they leave out is the network's own, or frozen mode's.
 
     `network` is a word of PRESETS; None takes the tables' word.
     """
     given = dict(tables or {})
-    section = given.get("network", {})
-    if network is not None and isinstance(section, dict):
+    section, training = _table(given, "network"), _table(given, "training")
+    if network is not None and isinstance(given.get("network", {}), dict):
         given["network"] = section = {**section, "network": network}
-    word = section.get("network", "dprotonet") if isinstance(section, dict) else "dprotonet"
+    word = section.get("network", "dprotonet")
     preset = PRESETS.get(word, {}) if isinstance(word, str) else {}  # an unknown word is named by from_tables
+    if word == "dprotonet" and training.get("mode") == "frozen" and _can_be_discriminant(section):
+        preset = {"training": FROZEN}
     for name, values in preset.items():
         own = given.get(name, {})
         given[name] = {**values, **own} if isinstance(own, dict) else own
     return from_tables(Config, given, where="")
+
+
+def _table(tables: Tables, name: str) -> dict[str, Any]:
+    found = tables.get(name, {})
+    return found if isinstance(found, dict) else {}  # what is no table is named by from_tables
+
+
+def _can_be_discriminant(network: dict[str, Any]) -> bool:
+    """Whether a plain shaping net is asked for; `check_config` says why others cannot start so."""
+    return (
+        network.get("regions") != "occurrence"
+        and network.get("activation", "none") == "none"
+        and network.get("dimension") != 1
+    )
 
 
 def check_rival(config: Config) -> None:

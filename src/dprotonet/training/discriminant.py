@@ -73,8 +73,8 @@ def start_as_discriminant(
 ) -> None:
     """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
 
-    Unstated: how the shaping net starts. Random weights need more epochs to get as far in frozen mode
-    (docs/results.md), but are the default: with the discriminant joint training has not been measured.
+    Unstated: how the shaping net starts. Frozen mode starts so, because random weights need more epochs and
+    do not get as far (docs/results.md); joint mode starts at random, the discriminant is unmeasured there.
     """
     shaping = network.encoder.shaping
     if not isinstance(shaping, Shaping):

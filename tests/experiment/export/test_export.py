@@ -124,6 +124,17 @@ def test_the_command_tells_what_it_did(exported: Exported, capsys: pytest.Captur
     assert "already there; add --overwrite" in capsys.readouterr().err
 
 
+def test_a_run_folders_own_file_is_not_overwritten_by_a_card(
+    exported: Exported, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = tmp_path / "prototypes.json"
+    theirs.write_text('{"prototypes": []}', encoding="utf-8")
+    words = ["export", str(exported.run), "--onnx", str(theirs.with_suffix(".onnx")), "--overwrite"]
+    assert main(words) == 2
+    assert "is no card of an export; choose another name" in capsys.readouterr().err
+    assert theirs.read_text(encoding="utf-8") == '{"prototypes": []}'
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

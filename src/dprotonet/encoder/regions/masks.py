@@ -17,8 +17,13 @@ def uniform_masks(count: int, dimension: int, size: tuple[int, int], *, seed: in
     return torch.rand(count, dimension, *size, generator=generator)
 
 
-def spatial_masks(count: int, size: tuple[int, int], *, seed: int, grid: int = 3) -> Tensor:
-    """Smooth masks shared by all channels (R, 1, h, w): a random grid × grid, enlarged, each reaching 1.
+def spatial_masks(
+    count: int, size: tuple[int, int], *, seed: int, grid: int = 3, contrast: float = 1.0
+) -> Tensor:
+    """Smooth masks shared by all channels (R, 1, h, w): a random grid × grid, enlarged, all of one mean.
+
+    `contrast` 1 lets a mask go down to nearly 0; with 0 all would be the global average. One mean, because
+    the nearest region vector is sought: masks of different weight would differ in length before all else.
 
     Deviation: the paper draws every value independently; with dozens of positions all such region vectors
     concentrate near half the global average. Smooth masks look at different places ("M_i is versatile, thus
@@ -27,7 +32,9 @@ def spatial_masks(count: int, size: tuple[int, int], *, seed: int, grid: int = 3
     generator = torch.Generator().manual_seed(seed)
     coarse = torch.rand(count, 1, grid, grid, generator=generator)
     masks = upsample(coarse, size)
-    return masks / masks.amax(dim=(-2, -1), keepdim=True)
+    masks = 1 - contrast * (1 - masks / masks.amax(dim=(-2, -1), keepdim=True))
+    masks = masks / masks.mean(dim=(-2, -1), keepdim=True)
+    return masks / masks.max()
 
 
 class Masks(nn.Module):

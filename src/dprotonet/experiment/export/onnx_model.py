@@ -71,7 +71,10 @@ class OnnxModel:
         try:
             session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors have no common class
-            raise UserError(f"{path} cannot be read as ONNX: {str(error).splitlines()[0]}") from None
+            reason = str(error).splitlines()[0].rpartition(":")[2].strip()
+            raise UserError(
+                f"{path} cannot be read as ONNX ({reason.rstrip('.')}); write one with dprotonet export"
+            ) from None
         text = session.get_modelmeta().custom_metadata_map.get(KEY)
         if text is None:
             raise UserError(

@@ -73,6 +73,19 @@ def check_targets(onnx: Path | None, torch_file: Path | None, *, overwrite: bool
                 raise UserError(
                     f"{option}: {target} is already there; add --overwrite or choose another name"
                 )
+        _check_card(path.with_suffix(".json"), option)
+
+
+def _check_card(path: Path, option: str) -> None:
+    """A JSON file of that name may be somebody else's, such as a run folder's prototypes.json."""
+    if not path.exists():
+        return
+    try:
+        Card.from_json(path.read_text(encoding="utf-8"), where=str(path))
+    except (UserError, OSError, UnicodeDecodeError):
+        raise UserError(
+            f"{option} also writes {path}, which is there and is no card of an export; choose another name"
+        ) from None
 
 
 def traced(deployed: Deployed, size: int) -> torch.export.ExportedProgram:
