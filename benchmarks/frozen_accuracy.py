@@ -23,7 +23,6 @@ from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.experiment.build import build_splits, default_cache
 from dprotonet.experiment.demo import Demo
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.rivals import FROZEN
 from dprotonet.experiment.trainer import Preparing, Trainer
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import EpochDone, RoundDone, StepDone
@@ -71,12 +70,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=default_cache())
     parser.add_argument("--allow-leaks", action="store_true")
     options = parser.parse_args()
-    training = TrainingConfig(
-        mode="frozen",
-        augmentations=options.augmentations,
-        workers=2,
-        **({} if options.paper else FROZEN),
-    )
+    views: dict[str, Any] = {"augmentations": options.augmentations, "workers": 2}
+    training = TrainingConfig(mode="frozen", **views) if options.paper else TrainingConfig.frozen(**views)
     if options.epochs is not None:
         training = replace(training, epochs=options.epochs)
     base = Config(

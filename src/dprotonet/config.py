@@ -85,6 +85,18 @@ class NetworkConfig:
     """Weight of the head between a class and prototypes of others, at the start."""
 
 
+FROZEN: dict[str, Any] = {
+    "epochs": 5,
+    "push_every": 5,
+    "shaping_start": "discriminant",
+    "rate_shaping": 3e-4,
+    "rate_prototypes": 3e-4,
+}
+"""DProtoNet's values in frozen mode, which the paper does not have: it trains its backbone. Here the shaping
+net begins where the classes are apart, and few epochs at a tenth of the paper's rates suffice; chosen by
+cross-validation inside training images (docs/results.md)."""
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """Learning (Algorithm 2 and Section 4.3)."""
@@ -135,6 +147,11 @@ class TrainingConfig:
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"
     tensorboard: bool = False
     """Write TensorBoard files into the run folder (needs the extra `tensorboard`)."""
+
+    @classmethod
+    def frozen(cls, **changes: Any) -> "TrainingConfig":
+        """DProtoNet in frozen mode as `dprotonet train --mode frozen` has it, with changes of one's own."""
+        return cls(**{"mode": "frozen", **FROZEN, **changes})
 
 
 @dataclass(frozen=True)

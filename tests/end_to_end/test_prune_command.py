@@ -78,7 +78,7 @@ def test_impure_prototypes_are_dropped(run: Path, tmp_path: Path, capsys: pytest
     facts = stored_facts(dp.load(run))
     bound = min(max(item.purity for item in facts if item.label == label) for label in range(4))
     impure = [item.prototype for item in facts if item.purity < bound]
-    assert 7 in impure
+    assert impure
     out = tmp_path / "new"
     words = ["prune", str(run), "--out", str(out), "--purity", str(bound), "--no-retrain", "--split", "test"]
     assert main(words) == 0
@@ -92,8 +92,7 @@ def test_impure_prototypes_are_dropped(run: Path, tmp_path: Path, capsys: pytest
         item["prototype"]: item["reason"]
         for item in json.loads((out / "cleaned.json").read_text())["dropped"]
     }
-    assert sorted(reasons) == impure
-    assert reasons[7] == f"purity {facts[7].purity:.2f} is below {bound:g}"
+    assert reasons == {each: f"purity {facts[each].purity:.2f} is below {bound:g}" for each in impure}
 
 
 MISTAKES = [

@@ -16,12 +16,12 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.train import TrainArguments, _defaults
-from dprotonet.config import Config, NetworkConfig, TrainingConfig, from_tables, to_tables
+from dprotonet.config import FROZEN, Config, NetworkConfig, TrainingConfig, from_tables, to_tables
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.build import check_config
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.prune import prune_model
-from dprotonet.experiment.rivals import FROZEN, PRESETS, rival_config
+from dprotonet.experiment.rivals import PRESETS, rival_config
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
@@ -82,6 +82,7 @@ def test_frozen_mode_has_dprotonets_own_values() -> None:
     found = rival_config(None, {"training": {"mode": "frozen", "rate_shaping": 0.01}}).training
     wanted = {**FROZEN, "rate_shaping": 0.01}
     assert {key: getattr(found, key) for key in wanted} == wanted
+    assert found == TrainingConfig.frozen(rate_shaping=0.01)
     joint = TrainingConfig()
     assert all(getattr(joint, key) != value for key, value in FROZEN.items())
     for tables in (

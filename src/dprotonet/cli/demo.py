@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from dprotonet.cli.parse import parsed
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.errors import UserError
-from dprotonet.experiment.rivals import FROZEN
 
 if TYPE_CHECKING:
     from dprotonet.experiment.demo import DemoResults
@@ -30,7 +29,7 @@ class DemoArguments:
     data: DataConfig = field(default_factory=DataConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(
-        default_factory=lambda: TrainingConfig(mode="frozen", augmentations=2, workers=2, **FROZEN)
+        default_factory=lambda: TrainingConfig.frozen(augmentations=2, workers=2)
     )
 
 

@@ -8,7 +8,7 @@ paper's comparison; ProtoPNet's own code has `--dimension 128`.
 
 from typing import Any
 
-from dprotonet.config import Config, from_tables, to_tables
+from dprotonet.config import FROZEN, Config, from_tables, to_tables
 from dprotonet.errors import UserError
 
 Tables = dict[str, dict[str, Any]]
@@ -64,18 +64,6 @@ PRESETS: dict[str, Tables] = {
     # validation images of the built-in birds, frozen.
     "blackbox": {"training": {"rate_head": 3e-2}},
 }
-
-
-FROZEN: dict[str, Any] = {
-    "epochs": 5,
-    "push_every": 5,
-    "shaping_start": "discriminant",
-    "rate_shaping": 3e-4,
-    "rate_prototypes": 3e-4,
-}
-"""Of `[training]` in frozen mode, for DProtoNet. The paper trains its backbone and has no such mode. Here the
-shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates suffice;
-chosen by cross-validation inside training images (docs/results.md)."""
 
 
 def rival_config(network: str | None = None, tables: Tables | None = None) -> Config:
