@@ -17,7 +17,7 @@ from typing import Any
 
 from accelerate import Accelerator
 
-from dprotonet.cli.progress import describe
+from dprotonet.cli.progress import describe, stderr_console
 from dprotonet.compat import keep_freed_memory
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.experiment.build import build_splits, default_cache
@@ -29,13 +29,13 @@ from dprotonet.training.events import EpochDone, RoundDone, StepDone
 
 
 def dprotonet_accuracy(trainer: Trainer) -> dict[str, Any]:
-    rounds = []
+    rounds, console = [], stderr_console()
     for event in trainer.run():
         if isinstance(event, RoundDone):
             rounds.append(event)
         last = isinstance(event, EpochDone) and event.phase == "last"
         if not isinstance(event, Preparing | StepDone) and not last:
-            print(describe(event), file=sys.stderr, flush=True)
+            console.print(describe(event))
     model = Model.load(trainer.out)
     test = build_splits(trainer.config.data).test
     features = Demo(trainer).features(model, test, accelerator=Accelerator())
