@@ -68,7 +68,7 @@ def test_explain_for_people_and_with_stored_sources(
 ) -> None:
     words = ["explain", run, images[0], "--out", str(tmp_path), "--top", "1", *QUICK]
     assert main(words) == 0
-    assert "because it looks like" in capsys.readouterr().out
+    assert "  looks like " in capsys.readouterr().out
     assert main([*words, "--json"]) == 0
     (item,) = printed(capsys)["explanations"]
     assert item["rows"][0]["source_passes"] == {"forward": 0, "backward": 0}

@@ -65,7 +65,7 @@ def main(words: list[str]) -> None:
         json.dump({"explanations": found, "skipped": skipped}, sys.stdout, ensure_ascii=False)
         print()
     else:
-        _show(found)
+        show(found)
     complain_if_none(found, skipped)
 
 
@@ -105,13 +105,15 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
     return found
 
 
-def _show(found: Sequence[dict[str, Any]]) -> None:
+def show(found: Sequence[dict[str, Any]]) -> None:
+    """For people: the prediction, what spoke for and against it, and where the sheet is."""
     from dprotonet.experiment.familiarity import warning_of
 
     for item in found:
-        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}), because it looks like")
+        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
         for row in item["rows"]:
-            print(f"  {row['class_name']} #{row['prototype']} of {row['source']}: {row['contribution']:+.3f}")
+            name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
+            print(f"  looks like {name}: {row['contribution']:+.3f}")
         if said := warning_of(item["distance"]):
             print(f"  {said}")
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")

@@ -21,6 +21,7 @@ def explain_onnx(arguments: "ExplainArguments") -> None:
         raise UserError(f"--preset {arguments.preset} needs gradients; for an .onnx file leave it out")
     if arguments.device is not None:
         raise UserError("--device is for run folders; an .onnx file is explained on the CPU")
+    from dprotonet.cli.explain import show
     from dprotonet.experiment.export.onnx_model import OnnxModel
 
     model = OnnxModel.load(arguments.run)
@@ -31,7 +32,8 @@ def explain_onnx(arguments: "ExplainArguments") -> None:
         json.dump(content, sys.stdout, ensure_ascii=False)
         print()
     else:
-        _show(found)
+        show(found)
+        print(NO_SOURCES, file=sys.stderr)
     complain_if_none(found, skipped)
 
 
@@ -57,17 +59,3 @@ def _explained(
             folder = folder_for(arguments.out, len(found), image.name)
             found.append(save_onnx_explained(item, folder, title=image.name))
     return found
-
-
-def _show(found: Sequence[dict[str, Any]]) -> None:
-    from dprotonet.experiment.familiarity import warning_of
-
-    for item in found:
-        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
-        for row in item["rows"]:
-            name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
-            print(f"  looks like {name}: {row['contribution']:+.3f}")
-        if said := warning_of(item["distance"]):
-            print(f"  {said}")
-        print(f"  sheet: {Path(item['folder'], item['sheet'])}")
-    print(NO_SOURCES, file=sys.stderr)

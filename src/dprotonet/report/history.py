@@ -1,7 +1,11 @@
 """How training went: accuracy over epochs and what the pushes did, from metrics.jsonl."""
 
+import logging
+
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.report.content import Curve, Push
+
+logger = logging.getLogger(__name__)
 
 
 def history(run: RunFolder) -> Curve | None:
@@ -21,6 +25,7 @@ def history(run: RunFolder) -> Curve | None:
             ),
             kept=kept[-1] if kept else None,
         )
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        logger.warning("%s is damaged (%s); the report goes without its curve", run.metrics, error)
         return None
     return found if found.epochs else None
