@@ -87,6 +87,7 @@ class NetworkConfig:
 
 FROZEN: dict[str, Any] = {
     "epochs": 5,
+    "warm_epochs": 0,  # the backbone rests throughout
     "push_every": 5,
     "shaping_start": "discriminant",
     "rate_shaping": 3e-4,
@@ -103,10 +104,11 @@ class TrainingConfig:
 
     mode: Literal["joint", "frozen"] = "joint"
     """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and gives
-    DProtoNet other defaults for epochs, rates and the shaping net's start (docs/results.md)."""
+    DProtoNet other defaults for epochs, rates and the shaping net's start (docs/results.md; in Python,
+    see `TrainingConfig.frozen`)."""
     seed: int = 0
     epochs: int = 30
-    """Warm and joint epochs; rounded up to end at a push."""
+    """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
     warm_epochs: int = 5
     push_every: int = 10
     last_layer_epochs: int = 20
@@ -151,6 +153,8 @@ class TrainingConfig:
     @classmethod
     def frozen(cls, **changes: Any) -> "TrainingConfig":
         """DProtoNet in frozen mode as `dprotonet train --mode frozen` has it, with changes of one's own."""
+        if "mode" in changes:
+            raise UserError("TrainingConfig.frozen is of frozen mode; for joint mode use TrainingConfig()")
         return cls(**{"mode": "frozen", **FROZEN, **changes})
 
 

@@ -83,6 +83,8 @@ def test_frozen_mode_has_dprotonets_own_values() -> None:
     wanted = {**FROZEN, "rate_shaping": 0.01}
     assert {key: getattr(found, key) for key in wanted} == wanted
     assert found == TrainingConfig.frozen(rate_shaping=0.01)
+    with pytest.raises(dp.UserError, match="joint mode"):
+        TrainingConfig.frozen(mode="joint")
     joint = TrainingConfig()
     assert all(getattr(joint, key) != value for key, value in FROZEN.items())
     for tables in (
@@ -104,12 +106,17 @@ def test_frozen_mode_has_dprotonets_own_values() -> None:
         ("--mode frozen --network xprotonet", "random"),
         ("--mode joint --config FILE", "random"),
         ("--config FILE", "discriminant"),
+        ("--mode joint --mode frozen", "discriminant"),
+        ("--mode frozen --dimension 1", "random"),
+        ("--config POINTS --regions masks", "discriminant"),
     ],
 )
 def test_frozen_mode_on_the_command_line(words: str, start: str, tmp_path: Path) -> None:
     file = tmp_path / "frozen.toml"
     file.write_text('[training]\nmode = "frozen"\n', encoding="utf-8")
-    given = [word.replace("FILE", str(file)) for word in words.split()]
+    points = tmp_path / "points.toml"
+    points.write_text('[network]\nregions = "occurrence"\n[training]\nmode = "frozen"\n', encoding="utf-8")
+    given = [word.replace("FILE", str(file)).replace("POINTS", str(points)) for word in words.split()]
     defaults = _defaults(given, None)
     assert defaults is not None
     arguments = parsed(TrainArguments, ["--out", "run", *given], command="train", default=defaults)
@@ -185,6 +192,8 @@ def test_the_command_line(tmp_path: Path) -> None:
 
 
 def test_the_demo_is_dprotonets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--mode", "joint", "--out", str(tmp_path / "run")]) == 2
+    assert "the demo is of frozen mode" in capsys.readouterr().err
     assert main(["demo", "--network", "protopnet", "--out", str(tmp_path / "run")]) == 2
     assert "dprotonet train --network protopnet" in capsys.readouterr().err
 

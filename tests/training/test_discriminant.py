@@ -133,6 +133,18 @@ def test_training_starts_where_similarity_is_steep() -> None:
     assert found[~own].median() > 2 * found[own].median()
 
 
+@pytest.mark.parametrize("per_class", [1, 2, 3])
+def test_few_images_do_not_blow_up_the_scale(per_class: int) -> None:
+    """A prototype lies on the image that it started from; those distances of 0 must not set the scale."""
+    network, views = tiny_network(), tiny_views("train", augment=False, per_class=per_class)
+    start_as_discriminant(network, views, seed=0, device=torch.device("cpu"))
+    network.initialise_prototypes(starting_vectors(network, views, seed=0, device=torch.device("cpu")))
+    inputs = torch.stack([views[index, 0].inputs for index in range(len(views))])
+    found = network.eval().evidence(inputs).distances
+    foreign = found[torch.tensor(views.labels).unsqueeze(1) != network.prototype_class]
+    assert foreign.median() < 1e4
+
+
 def test_the_same_seed_is_the_same_start() -> None:
     networks = [tiny_network(), tiny_network()]
     for network, batch in zip(networks, (4, 15), strict=True):

@@ -38,6 +38,8 @@ def main(words: list[str]) -> None:
     rival = arguments.network.network
     if rival != "dprotonet":
         raise UserError(f"the demo is of DProtoNet; use dprotonet train --network {rival} --out FOLDER")
+    if arguments.training.mode != "frozen":
+        raise UserError("the demo is of frozen mode; use dprotonet train --data birds --out FOLDER")
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
     from dprotonet.experiment.demo import Demo

@@ -36,12 +36,13 @@ def one_line(complaint: str) -> str:
 
 
 def option_value(words: list[str], name: str) -> str | None:
-    """The value of `--name VALUE` or `--name=VALUE` before the real parsing, to load defaults from a file."""
+    """The last value of `--name VALUE` or `--name=VALUE` before the real parsing, to load defaults."""
+    found = None
     for position, word in enumerate(words):
         if word == name:
             if position + 1 == len(words):
                 raise UserError(f"{name} needs a value")
-            return words[position + 1]
+            found = words[position + 1]
         if word.startswith(name + "="):
-            return word.split("=", 1)[1]
-    return None
+            found = word.split("=", 1)[1]
+    return found

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import tyro
 
@@ -106,13 +106,17 @@ def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
 
 def _with_flags(tables: dict[str, Any], words: list[str]) -> dict[str, Any]:
     """The file's tables with those flags that defaults of others depend on; wrong values tyro names."""
-    telling = {
-        "mode": ("training", ("joint", "frozen")),
-        "regions": ("network", ("occurrence",)),
-        "activation": ("network", ("sigmoid",)),
-    }
-    for name, (table, values) in telling.items():
-        value = option_value(words, f"--{name}")
-        if value in values and isinstance(tables.get(table, {}), dict):
+    for table, name, kind in (
+        ("training", "mode", TrainingConfig),
+        ("network", "regions", NetworkConfig),
+        ("network", "activation", NetworkConfig),
+        ("network", "dimension", NetworkConfig),
+    ):
+        value: Any = option_value(words, f"--{name}")
+        if name == "dimension" and value is not None and value.isdecimal():
+            value = int(value)
+        elif value not in get_args(get_type_hints(kind)[name]):
+            continue
+        if isinstance(tables.get(table, {}), dict):
             tables = {**tables, table: {**tables.get(table, {}), name: value}}
     return tables

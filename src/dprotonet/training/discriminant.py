@@ -18,6 +18,7 @@ from dprotonet.training.start import starting_vectors
 from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
 
 _LOOKED_AT = 200  # images that the scale is measured on
+_SOURCE = 1e-4  # of the distance to other classes: so near is only the image that a prototype started from
 
 
 class Discriminant(NamedTuple):
@@ -103,14 +104,23 @@ def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch
 
 
 def _own_distance(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> float:
-    """The median distance between images and prototypes of their class."""
+    """The median distance between images and prototypes of their class.
+
+    With one or two images a class most are of the image that the prototype started from, which say nothing:
+    then these are left out, and if none is left, the distance to other classes counts.
+    """
     step = -(-len(views) // _LOOKED_AT)
-    found = []
+    own, other = [], []
     for view in _batches(views, [(index, 0) for index in range(0, len(views), step)], batch):
         distances = network.evidence(view.inputs.to(device)).distances
-        own = torch.as_tensor(view.label).to(device).unsqueeze(1) == network.prototype_class
-        found.append(distances[own])
-    return max(torch.cat(found).median().item(), 1e-12)
+        same = torch.as_tensor(view.label).to(device).unsqueeze(1) == network.prototype_class
+        own.append(distances[same])
+        other.append(distances[~same])
+    near, far = torch.cat(own), torch.cat(other).median()
+    if near.median() <= _SOURCE * far:
+        near = near[near > _SOURCE * far]
+    found = (near.median() if len(near) else far).item()
+    return found if found > 0 else 1.0  # images that are all alike leave nothing to measure
 
 
 def _batches(views: ViewSource, keys: list[Key], batch: int) -> Iterator[View]:

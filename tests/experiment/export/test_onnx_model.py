@@ -116,6 +116,11 @@ def test_a_file_that_is_none(exported: Exported, tmp_path: Path) -> None:
     with pytest.raises(dp.UserError, match="cannot be read as ONNX"):
         OnnxModel.load(tmp_path / "model.onnx")
     proto = onnx.load(exported.onnx)
+    proto.ir_version = 99
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(dp.UserError, match=r"as ONNX \(.*IR version"):
+        OnnxModel.load(tmp_path / "model.onnx")
+    proto = onnx.load(exported.onnx)
     del proto.metadata_props[:]
     onnx.save(proto, tmp_path / "model.onnx")
     with pytest.raises(dp.UserError, match="not written by dprotonet export"):

@@ -4,6 +4,7 @@ Without gradients the decoder's `sampled` preset asks how class and prototypes r
 file carries its card; the prototypes' source images are not in it.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,8 @@ from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.step import Step
 
 _BATCH = 32
+# What onnxruntime puts before the reason: its name, a code, the path again.
+_BEFORE_REASON = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +74,7 @@ class OnnxModel:
         try:
             session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime's errors have no common class
-            reason = str(error).splitlines()[0].rpartition(":")[2].strip()
+            reason = _BEFORE_REASON.sub("", str(error).splitlines()[0])
             raise UserError(
                 f"{path} cannot be read as ONNX ({reason.rstrip('.')}); write one with dprotonet export"
             ) from None

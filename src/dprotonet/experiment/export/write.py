@@ -6,6 +6,7 @@ kept. The ONNX file is read by any ONNX runtime; a .pt2 file is for PyTorch, and
 
 import contextlib
 import io
+import json
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -66,6 +67,7 @@ def check_targets(onnx: Path | None, torch_file: Path | None, *, overwrite: bool
             continue
         if path.suffix != suffix:
             raise UserError(f"{option} {path}: the name must end in {suffix}")
+        _check_card(path.with_suffix(".json"), option)
         for target in (path, path.with_suffix(".json")):
             if target.is_dir():
                 raise UserError(f"{option}: {target} is a folder; choose another name")
@@ -73,19 +75,20 @@ def check_targets(onnx: Path | None, torch_file: Path | None, *, overwrite: bool
                 raise UserError(
                     f"{option}: {target} is already there; add --overwrite or choose another name"
                 )
-        _check_card(path.with_suffix(".json"), option)
 
 
 def _check_card(path: Path, option: str) -> None:
     """A JSON file of that name may be somebody else's, such as a run folder's prototypes.json."""
-    if not path.exists():
+    if not path.is_file():
         return
     try:
-        Card.from_json(path.read_text(encoding="utf-8"), where=str(path))
-    except (UserError, OSError, UnicodeDecodeError):
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        content = None
+    if not isinstance(content, dict) or not {"format", "outputs", "image_size"} <= content.keys():
         raise UserError(
             f"{option} also writes {path}, which is there and is no card of an export; choose another name"
-        ) from None
+        )
 
 
 def traced(deployed: Deployed, size: int) -> torch.export.ExportedProgram:
