@@ -113,7 +113,7 @@ def judged(known: Tensor, unknown: Tensor) -> dict[str, float | int]:
 
 
 def small_run(folder: Path) -> Model:
-    """Four species at 128 pixels, the tutorial's: enough to tell kinds of images apart, in a minute."""
+    """Four species at 128 pixels, a random start: enough to tell kinds of images apart, in a minute."""
     return train(
         Config(
             DataConfig(
