@@ -13,7 +13,13 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build import check_config
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.network import DProtoNet
-from dprotonet.training.discriminant import ClassMoments, fisher_discriminant, start_as_discriminant
+from dprotonet.training.discriminant import (
+    ClassMoments,
+    fisher_discriminant,
+    k_means,
+    parts_of_a_class,
+    start_as_discriminant,
+)
 from dprotonet.training.events import EpochDone
 from dprotonet.training.start import starting_vectors
 
@@ -131,6 +137,44 @@ def test_training_starts_where_similarity_is_steep() -> None:
     found, own = distances(network)
     assert found[own].median().item() == pytest.approx(1.0, rel=1e-3)
     assert found[~own].median() > 2 * found[own].median()
+
+
+@pytest.mark.parametrize(
+    ("counts", "parts"),
+    [
+        ([50, 60], 5),
+        ([50, 12], 2),
+        ([3, 50], 1),
+        ([40] * 3, 4),
+        ([40] * 9, 2),
+        ([40] * 10, 1),
+        ([5] * 200, 1),
+    ],
+)
+def test_few_classes_are_divided_into_parts(counts: list[int], parts: int) -> None:
+    labels = [label for label, count in enumerate(counts) for _ in range(count)]
+    assert parts_of_a_class(labels) == parts
+
+
+def test_k_means_finds_planted_groups() -> None:
+    generator = torch.Generator().manual_seed(0)
+    middles = torch.tensor([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
+    vectors = (middles.repeat(20, 1) + torch.randn(60, 2, generator=generator) * 0.1)[
+        torch.randperm(60, generator=generator)
+    ]
+    found = k_means(vectors, 3)
+    assert torch.cdist(found, middles).amin(0).max() < 0.2
+    torch.testing.assert_close(k_means(vectors[:1].repeat(4, 1), 2), vectors[:1].repeat(2, 1))
+
+
+@torch.no_grad()
+def test_two_classes_start_with_more_than_one_direction() -> None:
+    network, views = tiny_network(classes=2), tiny_views("train", augment=False, classes=2, per_class=10)
+    start_as_discriminant(network, views, seed=0, device=CPU)
+    inputs = torch.stack([views[index, 0].inputs for index in range(len(views))])
+    regions = network.eval().encoder(inputs)[:, 0]
+    strengths = torch.linalg.svdvals(regions - regions.mean(0))
+    assert strengths[1] > 0.05 * strengths[0]
 
 
 @pytest.mark.parametrize("per_class", [1, 2, 3])

@@ -2,10 +2,14 @@
 
 With random weights squared distances begin at dozens, where the log similarity of Eq. (2) is flat: the
 cross-entropy falls slowly at first (docs/results.md). Here they begin at about 1.
-The projection is found from the means and the covariance of pooled backbone features, in one pass.
+The projection is found from the means and the covariance of pooled backbone features.
+
+C classes have C - 1 directions. In a single one, for two classes, an image beyond all prototypes is far from
+both classes and ranks behind doubtful ones, so few classes are divided into parts first (mixture discriminant
+analysis).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,6 +22,9 @@ from dprotonet.training.start import starting_vectors
 from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
 
 _LOOKED_AT = 200  # images that the scale is measured on
+_DIRECTIONS = 9  # at least wanted; so few classes as have fewer are divided into parts
+_IN_A_PART = 5  # images at least, on average
+_CLUSTERED = 400  # images of a class that its parts are found from
 _SOURCE = 1e-4  # of the distance to other classes: so near is only the image that a prototype started from
 
 
@@ -94,13 +101,54 @@ def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch
     """Of the globally averaged features of all cached variants, or of the plain images alone."""
     variants = range(1 + (views.augmentations or 0))
     keys = [(index, variant) for index in range(len(views)) for variant in variants]
-    moments: ClassMoments | None = None
+    centres = _centres(network, views, batch=batch, device=device)  # (C, parts, D)
+    classes, parts, dimension = centres.shape
+    moments = ClassMoments(classes * parts, dimension)
+    for pooled, labels in _pooled(network, views, keys, batch=batch, device=device):
+        nearest = (pooled.unsqueeze(1) - centres[labels]).square().sum(-1).argmin(1)
+        moments.update(pooled, labels * parts + nearest)
+    return moments
+
+
+def parts_of_a_class(labels: Sequence[int]) -> int:
+    """Into how many parts classes are divided so that they have `_DIRECTIONS` directions; 1 if they have."""
+    counts = torch.bincount(torch.as_tensor(labels))
+    wanted = -(-(_DIRECTIONS + 1) // len(counts))
+    return max(1, min(wanted, int(counts.min()) // _IN_A_PART))
+
+
+def _centres(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> Tensor:
+    """The parts of every class by k-means on some of its plain images, (C, parts, D)."""
+    parts, labels = parts_of_a_class(views.labels), torch.as_tensor(views.labels)
+    rows = [(labels == label).nonzero().squeeze(1) for label in range(int(labels.max()) + 1)]
+    some = 1 if parts == 1 else _CLUSTERED  # a single part needs no centre: any will do
+    keys = [(index, 0) for row in rows for index in row[:: -(-len(row) // some)].tolist()]
+    found = list(_pooled(network, views, keys, batch=batch, device=device))
+    pooled, labels = torch.cat([item[0] for item in found]), torch.cat([item[1] for item in found])
+    return torch.stack([k_means(pooled[labels == label], parts) for label in range(len(rows))])
+
+
+def k_means(vectors: Tensor, count: int, rounds: int = 20) -> Tensor:
+    """Centres (count, D) of vectors (N, D), from starts that lie far apart; the same each time."""
+    centres = vectors[:1]
+    while len(centres) < count:
+        farthest = torch.cdist(vectors, centres).amin(1).argmax()
+        centres = torch.cat([centres, vectors[farthest].unsqueeze(0)])
+    for _ in range(rounds if count > 1 else 0):
+        nearest = torch.cdist(vectors, centres).argmin(1)
+        members = torch.nn.functional.one_hot(nearest, count).to(vectors.dtype)  # (N, count)
+        size = members.sum(0).unsqueeze(1)
+        centres = torch.where(size > 0, members.T @ vectors / size.clamp_min(1), centres)
+    return centres
+
+
+def _pooled(
+    network: DProtoNet, views: ViewSource, keys: list[Key], *, batch: int, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Globally averaged features (B, D) and labels (B,), on the CPU."""
     for view in _batches(views, keys, batch):
         pooled = network.encoder.backbone(view.inputs.to(device)).float().mean(dim=(-2, -1))
-        moments = moments or ClassMoments(max(views.labels) + 1, pooled.shape[1])
-        moments.update(pooled, torch.as_tensor(view.label))
-    assert moments is not None
-    return moments
+        yield pooled.cpu(), torch.as_tensor(view.label)
 
 
 def _own_distance(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> float:
