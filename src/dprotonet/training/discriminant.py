@@ -23,7 +23,7 @@ from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
 
 _LOOKED_AT = 200  # images that the scale is measured on
 _DIRECTIONS = 9  # at least wanted; so few classes as have fewer are divided into parts
-_IN_A_PART = 5  # images at least, on average
+_IN_A_PART = 20  # images at least, on average: of fewer the middle says little
 _CLUSTERED = 400  # images of a class that its parts are found from
 _SOURCE = 1e-4  # of the distance to other classes: so near is only the image that a prototype started from
 
