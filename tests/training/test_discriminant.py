@@ -142,13 +142,13 @@ def test_training_starts_where_similarity_is_steep() -> None:
 @pytest.mark.parametrize(
     ("counts", "parts"),
     [
-        ([50, 60], 5),
-        ([50, 12], 2),
-        ([3, 50], 1),
-        ([40] * 3, 4),
+        ([150, 100], 5),
+        ([99, 45], 2),
+        ([19, 90], 1),
+        ([80] * 3, 4),
         ([40] * 9, 2),
-        ([40] * 10, 1),
-        ([5] * 200, 1),
+        ([99] * 10, 1),
+        ([5] * 50, 1),
     ],
 )
 def test_few_classes_are_divided_into_parts(counts: list[int], parts: int) -> None:
@@ -169,7 +169,7 @@ def test_k_means_finds_planted_groups() -> None:
 
 @torch.no_grad()
 def test_two_classes_start_with_more_than_one_direction() -> None:
-    network, views = tiny_network(classes=2), tiny_views("train", augment=False, classes=2, per_class=10)
+    network, views = tiny_network(classes=2), tiny_views("train", augment=False, classes=2, per_class=40)
     start_as_discriminant(network, views, seed=0, device=CPU)
     inputs = torch.stack([views[index, 0].inputs for index in range(len(views))])
     regions = network.eval().encoder(inputs)[:, 0]
