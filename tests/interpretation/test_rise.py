@@ -1,7 +1,6 @@
 """RISE against its formula, mask by mask and pixel by pixel; what it costs, and what it finds."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -208,7 +207,10 @@ def test_without_a_model_a_node_is_needed() -> None:
 
 
 def test_an_explanation_says_what_made_it() -> None:
-    function: Callable[[Tensor], Tensor] = lambda given: given.mean(dim=(1, 2, 3))  # noqa: E731
+
+    def function(given: Tensor) -> Tensor:
+        return given.mean(dim=(1, 2, 3))
+
     (found,) = Rise(samples=6, grid=3, keep=0.25, seed=9).explain(
         bright(), CallableNode(function, name="brightness")
     )

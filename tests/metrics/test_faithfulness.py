@@ -118,7 +118,10 @@ def test_at_224_pixels_every_step_takes_1792() -> None:
 
 
 def test_where_steps_do_not_divide_the_pixels_all_are_gone_in_the_end() -> None:
-    score = lambda given, rows: given.sum(dim=(1, 2, 3))  # noqa: E731
+
+    def score(given: Tensor, rows: Tensor) -> Tensor:
+        return given.sum(dim=(1, 2, 3))
+
     curves = deletion_curves(
         score, torch.ones(1, 1, 5, 5), torch.rand(1, 5, 5), protocol=RiseProtocol(steps=4)
     )
@@ -146,7 +149,11 @@ def test_insertion_begins_with_the_blur_and_ends_with_the_image() -> None:
 
 def test_the_blur_counts_the_outside_as_zero() -> None:
     seen: list[Tensor] = []
-    score = lambda given, rows: seen.append(given) or rows.float()  # noqa: E731
+
+    def score(given: Tensor, rows: Tensor) -> Tensor:
+        seen.append(given)
+        return rows.float()
+
     insertion_curves(score, torch.ones(1, 1, 30, 30), torch.rand(1, 30, 30), protocol=RiseProtocol(steps=1))
     blurred = seen[0][0, 0]
     assert torch.allclose(blurred[5:-5, 5:-5], torch.ones(20, 20))  # the weights sum to one
@@ -203,7 +210,10 @@ def test_curves_only_look_at_the_order_of_the_map(curves: Curves) -> None:
 
 def test_curves_keep_no_graph_and_at_least_single_precision() -> None:
     weights = torch.ones((), requires_grad=True)
-    score = lambda given, rows: (mean_value(given, rows) * weights).half()  # noqa: E731
+
+    def score(given: Tensor, rows: Tensor) -> Tensor:
+        return (mean_value(given, rows) * weights).half()
+
     curves = deletion_curves(score, images(), random_maps(N, SIZE, 0), protocol=PROTOCOL)
     assert not curves.requires_grad
     assert curves.dtype == torch.float32

@@ -139,7 +139,10 @@ def test_drop_and_increase_are_those_of_torchcam() -> None:
 
 def test_deletion_and_insertion_are_those_of_torchcam() -> None:
     metric = package("torchcam.metrics").DeletionInsertionMetric
-    softmax = lambda logits: logits.softmax(-1)  # noqa: E731
+
+    def softmax(logits: Tensor) -> Tensor:
+        return logits.softmax(-1)
+
     seen: list[Tensor] = []
     insertion = insertion_curves(
         lambda images, rows: seen.append(images) or score(images, rows), IMAGES, MAPS, protocol=PROTOCOL
@@ -208,7 +211,11 @@ def test_deletion_is_quantus_pixel_flipping() -> None:
 
 def test_insertion_is_quantus_pixel_flipping_from_the_blur_to_the_image() -> None:
     seen: list[Tensor] = []
-    score_and_see = lambda images, rows: seen.append(images) or score(images, rows)  # noqa: E731
+
+    def score_and_see(images: Tensor, rows: Tensor) -> Tensor:
+        seen.append(images)
+        return score(images, rows)
+
     curves = insertion_curves(score_and_see, IMAGES, MAPS, protocol=PROTOCOL)[:, 1:]
     sharp = IMAGES.flatten(1).numpy()
 

@@ -90,7 +90,10 @@ def test_curves_in_pixels_are_those_of_the_network_that_takes_pixels(curves: Cur
     """Normalising inside the network, and hiding pixels as zeros, is the same thing said otherwise."""
     std = torch.tensor([0.2, 0.3, 0.25]).view(3, 1, 1)
     maps = random_maps(N, SIZE, 0)
-    outer = lambda given, rows: score(given / std + BLACK, rows)  # noqa: E731
+
+    def outer(given: Tensor, rows: Tensor) -> Tensor:
+        return score(given / std + BLACK, rows)
+
     expected = curves(outer, (images() - BLACK) * std, maps, protocol=PROTOCOL)
     dark = replace(PROTOCOL, space="pixels")
     found = curves(score, images(), maps, protocol=dark, fill=BLACK)

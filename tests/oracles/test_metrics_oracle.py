@@ -136,7 +136,11 @@ def test_the_blur_of_rise_itself() -> None:
     """11 × 11 and sigma 5, seen as the first image of an insertion of a single bright pixel."""
     point, seen = torch.zeros(1, 1, 11, 11, dtype=torch.double), []
     point[0, 0, 5, 5] = 1
-    score = lambda given, rows: seen.append(given) or given.mean(dim=(1, 2, 3))  # noqa: E731
+
+    def score(given: Tensor, rows: Tensor) -> Tensor:
+        seen.append(given)
+        return given.mean(dim=(1, 2, 3))
+
     insertion_curves(score, point, point[:, 0], protocol=RiseProtocol())
     np.testing.assert_allclose(seen[0][0, 0].numpy(), gaussian_filter(point[0, 0].numpy(), 5), atol=1e-12)
 
@@ -191,7 +195,10 @@ def test_the_bootstrap_approaches_the_enumeration_of_all_resamples() -> None:
     """Five pairs have 5⁵ resamples: few enough to visit each."""
     differences = [0.9, -0.7, 0.4, 0.85, -0.13]
     means = [sum(drawn) / 5 for drawn in itertools.product(differences, repeat=5)]
-    below = lambda bound: sum(mean < bound for mean in means) / len(means)  # noqa: E731
+
+    def below(bound: float) -> float:
+        return sum(mean < bound for mean in means) / len(means)
+
     result = paired_bootstrap(torch.tensor(differences).double(), torch.zeros(5), resamples=40_000)
     assert result.difference == pytest.approx(sum(differences) / 5)
     for bound, share in ((result.low, 0.025), (result.high, 0.975)):
