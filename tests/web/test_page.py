@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 
 from dprotonet.web import app
 from dprotonet.web.service import Service
@@ -205,9 +205,28 @@ def test_broken_uploads_are_told_and_do_no_harm(
     expect(page.get_by_role("alert")).to_be_hidden()
 
 
+def test_an_image_given_before_the_page_knows_its_run_is_not_lost(
+    page: Page, address: str, bird_file: Path
+) -> None:
+    waiting: list[Route] = []
+    page.route("**/api/run", lambda route: waiting.append(route))
+    page.goto(address)
+    page.locator("#file").set_input_files(bird_file)
+    expect(page.get_by_role("status")).to_contain_text("still loading")
+    waiting.pop().continue_()
+    expect(page.locator(".evidence-row")).to_have_count(3)
+
+
+def test_a_run_that_does_not_come_is_told(page: Page, address: str, bird_file: Path) -> None:
+    page.route("**/api/run", lambda route: route.abort())
+    page.goto(address)
+    page.locator("#file").set_input_files(bird_file)
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.locator(".evidence-row")).to_have_count(0)
+
+
 def test_dropped_and_pasted(page: Page, address: str, bird_file: Path) -> None:
     page.goto(address)
-    expect(page.locator("#run")).not_to_be_empty()
     data = list(bird_file.read_bytes())
     for kind, field in (("drop", "dataTransfer"), ("paste", "clipboardData")):
         page.evaluate(
@@ -223,7 +242,6 @@ def test_dropped_and_pasted(page: Page, address: str, bird_file: Path) -> None:
         )
         expect(page.locator(".evidence-row")).to_have_count(3)
         page.reload()
-        expect(page.locator("#run")).not_to_be_empty()
 
 
 def test_keyboard_only(page: Page, address: str) -> None:

@@ -5,7 +5,7 @@ import { find, make, show } from "./dom.js";
 
 const PAGE = 12;
 
-export function startIntake(run, { take, pick }) {
+export function startIntake(take) {
   const zone = find("drop");
   find("file").addEventListener("change", (event) => {
     const [file] = event.target.files;
@@ -30,10 +30,9 @@ export function startIntake(run, { take, pick }) {
     const file = [...event.clipboardData.files][0];
     if (file) take(file);
   });
-  startSamples(run, pick);
 }
 
-function startSamples(run, pick) {
+export function startSamples(run, pick) {
   const chooser = find("samples-class");
   chooser.append(make("option", { value: "", text: "all classes" }));
   run.classes.forEach((name, label) => chooser.append(make("option", { value: label, text: name })));

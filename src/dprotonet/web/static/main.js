@@ -5,7 +5,7 @@ import { showAnswer, showQuestion } from "./answer.js";
 import { complain, find, make, plural, say, show } from "./dom.js";
 import { Evidence } from "./evidence.js";
 import { draw, drawKey, picture, setColours } from "./heat.js";
-import { startIntake } from "./intake.js";
+import { startIntake, startSamples } from "./intake.js";
 import { Methods } from "./methods.js";
 import { Places } from "./places.js";
 import { Browser } from "./prototypes.js";
@@ -65,7 +65,10 @@ async function look_at(request, words) {
   }
 }
 
-function take(file) {
+async function take(file) {
+  if (!run) say("One moment: the page is still loading");
+  await started; // an image may come in before the page knows its run
+  if (!run) return; // why not is on the page
   const { megabytes } = run.limits;
   if (file.size > megabytes * 1e6) { complain(`The file is larger than ${megabytes} MB; choose a smaller one.`); return; }
   location.hash = "#explain";
@@ -188,8 +191,9 @@ async function start() {
   find("more-rows").addEventListener("click", () => { state.top = Math.min(MOST_ROWS, state.top + 3); ask(); });
   window.addEventListener("hashchange", route);
   redraw();
-  startIntake(run, { take, pick });
+  startSamples(run, pick);
   route();
 }
 
-start().catch((error) => complain(error.message));
+const started = start().catch((error) => complain(error.message));
+startIntake(take);
