@@ -32,16 +32,18 @@ from dprotonet.compat import keep_freed_memory
 from dprotonet.config import DataConfig
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.explainers import prototype_node
 from dprotonet.experiment.model import Model
 from dprotonet.files import whole
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset
-from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.metrics.comparison import paired_bootstrap
 from dprotonet.metrics.controls import all_but_one, centre_gaussian, random_maps
 from dprotonet.metrics.faithfulness import Score
 from dprotonet.metrics.measures import Explained, Protocol, Truth
 from dprotonet.metrics.measures import measured as all_measures
+from dprotonet.network import DProtoNet
 from dprotonet.ops import unit_range
 
 PROTOCOL = Protocol()
@@ -59,7 +61,19 @@ class Subject:
     truth: Tensor | None = None  # (N, H, W) bool
     part: Tensor | None = None  # (N, H, W) bool, what tells the class from its sibling
     layer: nn.Module | None = None  # of the CAMs; None for the deepest map
-    probability: bool = True  # False: the outputs are similarities, not logits of a softmax
+    network: DProtoNet | None = None  # the outputs are the scores of its prototypes, no logits
+
+    @property
+    def probability(self) -> bool:
+        return self.network is None
+
+    def node(self, row: int, chosen: Preset | None) -> Node:
+        """What a method watches: a preset a prototype or the class, as it prefers; a CAM an output."""
+        labels = self.labels[row : row + 1]
+        if chosen is not None and self.network is not None:
+            return prototype_node(self.network, labels)
+        watches_probability = self.probability and chosen is not None and chosen.probability
+        return ClassNode(self.model, labels, probability=watches_probability)
 
     def score(self) -> Score:
         """Probability of each image's class, or its similarity as a share of the unmasked image's."""
@@ -117,8 +131,7 @@ class One(NamedTuple):
 
 
 def _one(subject: Subject, method: str, explainer: MDM | CAM, row: int) -> One:
-    labels = subject.labels[row : row + 1]
-    node = ClassNode(subject.model, labels, probability=_watches_probability(subject, method))
+    node = subject.node(row, _preset(method))
     start = time.perf_counter()
     (found,) = explainer.explain(subject.images[row : row + 1], node)
     return One(found.raw, found.heatmap, time.perf_counter() - start, tuple(found.passes))
@@ -155,11 +168,6 @@ def _explainer(subject: Subject, method: str) -> MDM | CAM:
         if chosen is None
         else MDM(subject.model, preset=chosen)
     )
-
-
-def _watches_probability(subject: Subject, method: str) -> bool:
-    chosen = _preset(method)
-    return subject.probability and chosen is not None and chosen.probability
 
 
 def control(subject: Subject, name: str) -> Maps:
@@ -295,7 +303,7 @@ def located(options: argparse.Namespace) -> Subject:
     with torch.no_grad():
         seen = model.evidence(images)
     strongest = model.contributions(seen, labels).argmax(dim=1)
-    return Subject(Similarities(model).eval(), images, strongest, truth, part, probability=False)
+    return Subject(Similarities(model).eval(), images, strongest, truth, part, network=model)
 
 
 def arguments() -> argparse.Namespace:

@@ -206,6 +206,23 @@ def test_a_prototypes_node_is_its_score(images: Tensor) -> None:
     assert torch.allclose(found, scores[rows, torch.tensor([3, 4, 1, 1])].unsqueeze(1), atol=1e-5)
 
 
+def test_a_prototype_that_is_met_still_has_a_first_guess(images: Tensor) -> None:
+    """Where distance is nothing its gradient is nothing; agreement still says what the vector is made of."""
+    network, rows = points_network().eval(), torch.arange(3)
+    with torch.no_grad():
+        vectors = network.encoder(images)
+        region = network.evidence(images).region[rows, torch.tensor([4, 1, 3])]
+        met = vectors[rows, region]
+    network.prototypes.vectors.data[torch.tensor([4, 1, 3])] = met
+    node = maps_of(network).prototype([4, 1, 3])
+    seen = images.clone().requires_grad_(True)
+    (flat,) = torch.autograd.grad(node(seen, rows).sum(), seen)
+    agreement = node.direction(seen, rows)
+    (guess,) = torch.autograd.grad(agreement.sum(), seen)
+    assert torch.allclose(agreement, met.square().sum(dim=1), rtol=1e-4)
+    assert flat.abs().max() < 1e-2 * guess.abs().max()
+
+
 def test_other_explainers_take_it(images: Tensor) -> None:
     node = maps_of(points_network()).prototype([4, 1, 3])
     for found in (

@@ -1,5 +1,6 @@
 """The decoder's rivals by name: CAMs, RISE, and a prototype network's own similarity maps."""
 
+from collections.abc import Sequence
 from typing import cast
 
 from torch import Tensor
@@ -10,6 +11,7 @@ from dprotonet.experiment.classifier import Classifier
 from dprotonet.interpretation.base import Explainer
 from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
+from dprotonet.interpretation.nodes import PrototypeNode, Similarity
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.similarity import SimilarityMaps
@@ -33,26 +35,37 @@ def watches_probability(name: str) -> bool:
     return name == "rise"
 
 
+def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> PrototypeNode:
+    """The score of one prototype an image, by number; no network whose every prototype pools for itself."""
+    return PrototypeNode(
+        network.encoder, _similarity_of(network), network.prototypes.vectors, numbers, model=network
+    )
+
+
 def _similarity(classifier: Classifier) -> Explainer:
     network = classifier.module
     if not isinstance(network, DProtoNet):
         raise UserError(f"method 'similarity' needs a prototype network, and {classifier.name} is none")
     if isinstance(network.encoder.regions, Occurrence):
         return _occurrence(network, network.encoder.regions)
+    return SimilarityMaps(
+        network,
+        regions=network.encoder,
+        footprint=cast(Regions, network.encoder.regions).footprint(),
+        similarity=_similarity_of(network),
+        prototypes=network.prototypes.vectors,
+        weight=network.head.weight,
+    )
+
+
+def _similarity_of(network: DProtoNet) -> Similarity:
     measure = network.prototypes.similarity
 
     def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
         gap = measure.space(regions).unsqueeze(-2) - measure.space(vectors)
         return measure.scores(gap.square().sum(dim=-1))
 
-    return SimilarityMaps(
-        network,
-        regions=network.encoder,
-        footprint=cast(Regions, network.encoder.regions).footprint(),
-        similarity=similarity,
-        prototypes=network.prototypes.vectors,
-        weight=network.head.weight,
-    )
+    return similarity
 
 
 def _occurrence(network: DProtoNet, regions: Occurrence) -> OccurrenceMaps:

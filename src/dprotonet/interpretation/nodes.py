@@ -6,7 +6,7 @@ The network is reached through callables only; nothing here knows what a DProtoN
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -301,10 +301,25 @@ class PrototypeNode(_OwnActivation):
         _one_each("prototype", len(self.numbers), count)
 
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
+        return torch.cat([similar.amax(dim=1) for _, _, similar in self._compared(images, rows)])
+
+    def direction(self, images: Tensor, rows: Tensor) -> Tensor:
+        """Agreement of the most similar region with the prototype.
+
+        Not the similarity: that of a distance is flat where the prototype is met, and says nothing there.
+        """
+        agreements = [
+            (vectors[0, int(similar.argmax())] * wanted[0]).sum()
+            for vectors, wanted, similar in self._compared(images, rows)
+        ]
+        return torch.stack(agreements)
+
+    def _compared(self, images: Tensor, rows: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Image by image its vectors (1, R, D), its prototype (1, D), and their similarities (1, R, 1)."""
         vectors = self.regions(images).float()
         wanted = self.prototypes.to(vectors.device)[self.numbers.to(rows.device)[rows].to(vectors.device)]
-        pairs = zip(vectors.split(1), wanted.split(1), strict=True)
-        return torch.cat([self.similarity(*pair).amax(dim=1) for pair in pairs])
+        for pair in zip(vectors.split(1), wanted.split(1), strict=True):
+            yield *pair, self.similarity(*pair)
 
 
 @torch.no_grad()
