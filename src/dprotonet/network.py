@@ -46,6 +46,20 @@ class DProtoNet(nn.Module):
         """w·g of every prototype (B, P) to the logit of `label` (B,)."""
         return self.head.contributions(evidence.scores, label)
 
+    def agreement(self, images: Tensor, label: Tensor) -> Tensor:
+        """How far the regions agree with what speaks for `label` (B,): Σ contribution · z·p / p·p, (B,).
+
+        The gradient of a logit is lost where a prototype is met, for there the distance is flat; this one
+        says what the evidence is made of. Contributions are constants in it.
+        """
+        regions = self.encoder(images)
+        evidence = self.evidence_of(regions)
+        chosen = evidence.region.unsqueeze(-1).expand(-1, -1, regions.shape[-1])
+        vectors = self.prototypes.vectors.detach()
+        lengths = vectors.square().sum(dim=-1).clamp_min(torch.finfo(vectors.dtype).tiny)
+        agreeing = (regions.gather(1, chosen) * vectors).sum(dim=-1) / lengths
+        return (self.contributions(evidence, label).detach().relu() * agreeing).sum(dim=1)
+
     def without_backbone(self) -> "DProtoNet":
         """The same network, sharing every parameter, that takes the backbone's feature maps as input."""
         tail = Encoder(nn.Identity(), self.encoder.shaping, self.encoder.regions)
