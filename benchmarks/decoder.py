@@ -76,7 +76,7 @@ class Subject:
         return ClassNode(self.model, labels, probability=watches_probability)
 
     def score(self) -> Score:
-        """Probability of each image's class, or its similarity as a share of the unmasked image's."""
+        """Probability of each image's class, or a similarity relative to the unmasked image's."""
 
         @torch.no_grad()
         def probability(images: Tensor, rows: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Subject:
         whole = torch.cat(
             [probability(self.images[row : row + 1], torch.tensor([row])) for row in range(len(self.images))]
         )
-        return lambda images, rows: (probability(images, rows) / whole[rows]).clamp(0, 1)
+        return lambda images, rows: probability(images, rows) / whole[rows]
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,12 @@ def columns(subject: Subject, maps: Maps) -> dict[str, Tensor]:
     found = all_measures(
         subject.score(), subject.images, Explained(maps.raw, maps.heatmaps), truth, protocol=PROTOCOL
     )
-    return {name: values for name, values in found.values.items() if not values.isnan().all()}
+    unbounded = () if subject.probability else ("AG",)  # a gain is a share of what is left up to 1
+    return {
+        name: values
+        for name, values in found.values.items()
+        if name not in unbounded and not values.isnan().all()
+    }
 
 
 def compared(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.inference.head import Head
+from dprotonet.inference.nearest import chosen_regions
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.similarity import LogSimilarity
 
 
 class Evidence(NamedTuple):
@@ -50,15 +52,19 @@ class DProtoNet(nn.Module):
         """How far the regions agree with what speaks for `label` (B,): Σ contribution · z·p / p·p, (B,).
 
         The gradient of a logit is lost where a prototype is met, for there the distance is flat; this one
-        says what the evidence is made of. Contributions are constants in it.
+        says what the evidence is made of. Contributions are constants in it. The logit itself where nothing
+        speaks for the class, and for the cosine, with which the logit was measured to be the better guide.
         """
         regions = self.encoder(images)
         evidence = self.evidence_of(regions)
-        chosen = evidence.region.unsqueeze(-1).expand(-1, -1, regions.shape[-1])
+        logit = evidence.logits.gather(1, label.unsqueeze(1)).squeeze(1)
+        if not isinstance(self.prototypes.similarity, LogSimilarity):
+            return logit
         vectors = self.prototypes.vectors.detach()
         lengths = vectors.square().sum(dim=-1).clamp_min(torch.finfo(vectors.dtype).tiny)
-        agreeing = (regions.gather(1, chosen) * vectors).sum(dim=-1) / lengths
-        return (self.contributions(evidence, label).detach().relu() * agreeing).sum(dim=1)
+        agreeing = (chosen_regions(regions, evidence.region) * vectors).sum(dim=-1) / lengths
+        spoken = self.contributions(evidence, label).detach().relu()
+        return torch.where(spoken.sum(dim=1) > 0, (spoken * agreeing).sum(dim=1), logit)
 
     def without_backbone(self) -> "DProtoNet":
         """The same network, sharing every parameter, that takes the backbone's feature maps as input."""

@@ -6,6 +6,7 @@ from tests.conftest import tiny_network
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.explainers import prototype_node
+from dprotonet.inference.pairing import own_region
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity
 
 
@@ -20,6 +21,13 @@ def test_a_prototypes_node_has_the_networks_own_score(similarity: LogSimilarity 
         wanted = network.evidence(images).scores[rows, numbers[rows]]
         found = node(images[rows], rows).squeeze(1)
     assert torch.allclose(found, wanted, atol=1e-5)
+
+
+def test_a_network_whose_prototypes_pool_for_themselves_is_refused() -> None:
+    network = tiny_network()
+    network.prototypes.pairing = own_region
+    with pytest.raises(UserError, match="pool for themselves"):
+        prototype_node(network, [0])
 
 
 def test_a_prototype_that_is_not_there_is_refused() -> None:

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from tests.conftest import tiny_network
 from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
@@ -93,6 +94,22 @@ def test_ablation_says_something_of_a_network_that_measures_distances() -> None:
             heat += (before - after) / before * maps[0, channel]
     enlarged = torch.nn.functional.interpolate(heat.relu()[None, None], (24, 24), mode="bilinear")[0, 0]
     assert torch.corrcoef(torch.stack([found.raw.flatten(), enlarged.flatten()]))[0, 1] > 0.98
+
+
+@pytest.mark.parametrize("label", [99, -1])
+def test_a_class_that_a_prototype_network_lacks_is_named(label: int) -> None:
+    network = tiny_network().eval()
+    with pytest.raises(UserError, match=f"no class {label}"):
+        CAM(network, "gradcam").explain(torch.randn(1, 3, 32, 32), ClassNode(network, [label]))
+
+
+def test_the_layer_is_found_along_the_logit() -> None:
+    """Not along what a network offers the decoder: that may look at few of the places."""
+    model, blind = Distances().eval(), Distances().eval()
+    blind.load_state_dict(model.state_dict())
+    blind.agreement = lambda images, label: images.sum(dim=(1, 2, 3))  # type: ignore[assignment]
+    maps = [CAM(net, "gradcam").explain(IMAGES[:1], ClassNode(net, [1]))[0].raw for net in (model, blind)]
+    assert torch.equal(*maps)
 
 
 def test_a_map_after_a_relu_is_taken_where_there_is_one() -> None:

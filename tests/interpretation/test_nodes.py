@@ -11,6 +11,7 @@ from tests.conftest import tiny_network
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
+from dprotonet.inference.similarity import CosineSimilarity
 from dprotonet.interpretation.nodes import (
     ArrayNode,
     CallableNode,
@@ -127,6 +128,21 @@ def test_what_a_met_prototype_is_made_of_is_not_lost(images: Tensor) -> None:
     (flat,) = torch.autograd.grad(node(seen, rows).sum(), seen)
     (guess,) = torch.autograd.grad(node.direction(seen, rows).sum(), seen)
     assert flat.abs().max() < 1e-2 * guess.abs().max()
+
+
+def test_the_logit_is_asked_where_agreement_says_nothing(images: Tensor) -> None:
+    """Nothing speaks for the class; or the cosine, whose contributions are positive also by two minuses."""
+    seen, rows = nn.functional.interpolate(images, (32, 32)), torch.arange(3)
+    silent, cosine = tiny_network().eval(), tiny_network().eval()
+    silent.head.weight.data[1] = -1.0
+    cosine.prototypes.similarity = CosineSimilarity()
+    for network, label in ((silent, 1), (cosine, 0)):
+        node = ClassNode(network, [label] * 3)
+        torch.testing.assert_close(node.direction(seen[:3], rows), network(seen[:3])[:, label])
+    asked = ClassNode(silent, [0, 1, 2]).direction(seen[:3], rows)
+    logits = silent(seen[:3])
+    assert asked[1].item() == pytest.approx(logits[1, 1].item())
+    assert asked[0].item() != pytest.approx(logits[0, 0].item())
 
 
 def test_the_predicted_class_is_the_largest_logit(model: Net, images: Tensor) -> None:

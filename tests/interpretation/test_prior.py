@@ -4,14 +4,22 @@ from typing import Any
 
 import pytest
 import torch
+from tests.conftest import TinyBackbone
 from torch import Tensor, nn
 
 from dprotonet.compat import import_guarded
+from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.regions import Masks, spatial_masks
+from dprotonet.encoder.shaping import Shaping
+from dprotonet.inference.head import Head
+from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity
 from dprotonet.interpretation.layout import Layout
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.interpretation.prior import deepest, first_guess
 from dprotonet.interpretation.problem import Problem
+from dprotonet.network import DProtoNet
 
 FAST = preset("fast", iterations=4, sizes=(5, 7))
 
@@ -72,6 +80,19 @@ def test_the_deepest_map_is_found(kind: str) -> None:
     heat = MDM(network, preset=preset("fast", iterations=1, sizes=(4,))).explain(images[:1])[0].heatmap
     assert heat.shape == size
     assert heat.max() == 1
+
+
+@pytest.mark.parametrize("similarity", [LogSimilarity(), CosineSimilarity()])
+def test_regions_are_not_taken_for_places(similarity: nn.Module) -> None:
+    """Sixteen masks in a row are no map of 4 × 4."""
+    torch.manual_seed(0)
+    prototypes = Prototypes(1, 60, 6, similarity=similarity)  # type: ignore[arg-type]
+    encoder = Encoder(TinyBackbone(), Shaping(8, 6), Masks(spatial_masks(16, (4, 4), seed=0), dimension=6))
+    network = DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()
+    problem = Problem(torch.randn(1, 3, 32, 32), watched(network, [0], probability=False), batch=1)
+    (found,) = deepest(problem, problem.images, problem.rows)
+    assert found is not None
+    assert found.module not in (encoder, encoder.regions)
 
 
 class Pixels(nn.Module):

@@ -96,6 +96,23 @@ def linear_shaping() -> tuple[Shaping, Tensor, Tensor]:
 
 
 @torch.no_grad()
+def test_a_part_without_images_counts_for_nothing() -> None:
+    vectors, labels = cloud()
+    full, lacking = moments_of(vectors + 10, labels), ClassMoments(5, 5)
+    lacking.update(vectors + 10, labels)
+    wanted, found = (fisher_discriminant(moments, count=4) for moments in (full, lacking))
+    torch.testing.assert_close(found.centre, wanted.centre)
+    torch.testing.assert_close(found.directions, wanted.directions)
+
+
+def test_images_that_repeat_are_no_obstacle() -> None:
+    """Their covariance is rounding, and not positive."""
+    vectors = torch.randn(3, 6, generator=torch.Generator().manual_seed(0)).repeat(101, 1) + 10
+    found = fisher_discriminant(moments_of(vectors, torch.arange(303) % 3), count=2)
+    assert found.directions.isfinite().all()
+    assert found.directions.shape == (2, 6)
+
+
 def test_a_linear_start_keeps_the_lengths_of_the_projection() -> None:
     shaping, centre, directions = linear_shaping()
     points = torch.randn(6, 5)

@@ -16,6 +16,11 @@ class Encoder(nn.Module):
         regions: Tensor = self.regions(self.feature_map(images))
         return regions  # (B, R, D)
 
+    @property
+    def lies_on_the_image(self) -> bool:
+        """False where regions are no places, so that nobody takes their row for a map."""
+        return getattr(self.regions, "lies_on_the_image", True)
+
     def feature_map(self, images: Tensor) -> Tensor:
         """F(x), what regions are taken from."""
         shaped: Tensor = self.shaping(self.backbone(images))

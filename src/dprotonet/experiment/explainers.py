@@ -8,6 +8,7 @@ from torch import Tensor
 from dprotonet.encoder.regions import Occurrence, Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.inference.pairing import any_region
 from dprotonet.interpretation.base import Explainer
 from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
@@ -36,7 +37,9 @@ def watches_probability(name: str) -> bool:
 
 
 def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> PrototypeNode:
-    """The score of one prototype an image, by number; no network whose every prototype pools for itself."""
+    """The score of one prototype an image, by number."""
+    if network.prototypes.pairing is not any_region:
+        raise UserError("prototypes that pool for themselves are no such nodes; explain a class instead")
     return PrototypeNode(
         network.encoder, _similarity_of(network), network.prototypes.vectors, numbers, model=network
     )

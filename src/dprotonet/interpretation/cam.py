@@ -18,7 +18,7 @@ from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes, borrowed, differentiable, warn_of_empty
 from dprotonet.interpretation.layout import Layout
-from dprotonet.interpretation.nodes import ClassNode, Node, class_scores, precision
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, class_scores, precision
 from dprotonet.interpretation.prior import deepest
 from dprotonet.interpretation.problem import Problem, check_images
 from dprotonet.ops import unit_range
@@ -89,7 +89,11 @@ class CAM:
         if self.layer is not None:
             return self.layer, None
         node = ClassNode(self.model, labels[:1], probability=False)
-        problem = Problem(images[:1], node, batch=1)
+
+        def logit(seen: Tensor) -> Tensor:
+            return node.logit(seen, torch.zeros(len(seen), dtype=torch.long, device=seen.device))
+
+        problem = Problem(images[:1], CallableNode(logit, model=self.model), batch=1)
         # CAMs take what is large for what is there, so a map after a ReLU suits them, where there is one.
         (found,) = deepest(problem, problem.images, problem.rows, rectified=True)
         if found is None:

@@ -46,15 +46,6 @@ class Node(Protocol):
         ...
 
 
-@runtime_checkable
-class Agreeing(Protocol):
-    """A network that knows better than its logit's gradient what speaks for a class."""
-
-    def agreement(self, images: Tensor, label: Tensor) -> Tensor:
-        """One number an image (B,) that grows with what speaks for its class `label` (B,)."""
-        ...
-
-
 class _OwnActivation(ABC):
     """A node whose target is what the image itself activates."""
 
@@ -98,14 +89,17 @@ class ClassNode(_OwnActivation):
         return (scores.softmax(dim=1) if self.probability else scores).gather(1, chosen)
 
     def direction(self, images: Tensor, rows: Tensor) -> Tensor:
-        """The logit: a probability also falls by what speaks for other classes, and hardly moves near 1.
+        """What the network offers for it by `agreement(images, label)`, (B,); or else the logit."""
+        agreement = getattr(self.model, "agreement", None)
+        if callable(agreement):
+            offered: Tensor = agreement(images, self.labels.to(rows.device)[rows])
+            return offered
+        return self.logit(images, rows)
 
-        Or what the network offers in its place.
-        """
-        chosen = self.labels.to(rows.device)[rows]
-        if isinstance(self.model, Agreeing):
-            return self.model.agreement(images, chosen)
-        return self._scores(images, rows).gather(1, chosen.unsqueeze(1)).squeeze(1)
+    def logit(self, images: Tensor, rows: Tensor) -> Tensor:
+        """(B,): a probability also falls by what speaks for other classes, and hardly moves near 1."""
+        chosen = self.labels.to(rows.device)[rows].unsqueeze(1)
+        return self._scores(images, rows).gather(1, chosen).squeeze(1)
 
     def _scores(self, images: Tensor, rows: Tensor) -> Tensor:
         assert self.model is not None

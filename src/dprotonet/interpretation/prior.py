@@ -2,8 +2,9 @@
 
 While the network runs, the deepest output that still has places is found by itself: a feature map
 (B, C, h, w), the same with channels last, or a transformer's tokens. Its values times their gradient, summed
-over channels, say where the node looks, coarsely (Grad-CAM's question, answered place by place). Enlarged
-parts of the image are asked too, for finer places. This is a prior, not MDM: it starts the masks and steadies
+over channels, say where the node looks, coarsely: Grad-CAM's question, answered place by place; a prototype
+network is asked what its evidence is made of instead of its logit. Enlarged parts of the image are asked
+too, for finer places. This is a prior, not MDM: it starts the masks and steadies
 them, and a network without such a map does without.
 """
 
@@ -150,7 +151,8 @@ def _from_the_end(outputs: list[Output]) -> Iterator[list[Output]]:
 
 def _with_places(outputs: list[Output], images: Tensor) -> list[tuple[nn.Module, Tensor, Layout]]:
     shape = (images.shape[-2], images.shape[-1])
-    found = ((module, output, layout_of(output, shape, len(images))) for module, output in outputs)
+    lying = [item for item in outputs if getattr(item[0], "lies_on_the_image", True)]
+    found = ((module, output, layout_of(output, shape, len(images))) for module, output in lying)
     return [(module, output, layout) for module, output, layout in found if layout is not None]
 
 

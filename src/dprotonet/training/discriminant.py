@@ -65,8 +65,11 @@ def fisher_discriminant(moments: ClassMoments, *, count: int, shrinkage: float =
 
     `shrinkage` mixes the covariance with a multiple of the unit matrix: there are fewer images than channels.
     """
-    means, within = moments.means(), moments.within()
-    isotropic = within.diagonal().mean().clamp_min(1e-12) * torch.eye(len(within), dtype=within.dtype)
+    means, within = moments.means()[moments.count > 0], moments.within()
+    # Images that repeat have no spread but that of rounding, which is no covariance.
+    rounding = 1e-9 * moments.square.diagonal().mean() / moments.count.sum()
+    spread = within.diagonal().mean().clamp_min(rounding).clamp_min(1e-12)
+    isotropic = spread * torch.eye(len(within), dtype=within.dtype)
     factor = torch.linalg.cholesky((1 - shrinkage) * within + shrinkage * isotropic)
     centre = means.mean(0)
     white = torch.linalg.solve_triangular(factor, (means - centre).T, upper=False).T  # (C, D)

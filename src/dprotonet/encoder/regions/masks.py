@@ -40,6 +40,8 @@ def spatial_masks(
 class Masks(nn.Module):
     """Region vectors by masks (R, D, h, w), or (R, 1, h, w) shared by all channels; values in [0, 1]."""
 
+    lies_on_the_image = False  # the next mask is no next place
+
     masks: Tensor
 
     def __init__(self, masks: Tensor, *, dimension: int) -> None:

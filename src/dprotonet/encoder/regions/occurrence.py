@@ -15,6 +15,8 @@ class Occurrence(nn.Module):
     about sum or mean over places (sum here; under the cosine both are the same).
     """
 
+    lies_on_the_image = False  # its regions are those of the prototypes
+
     def __init__(self, dimension: int, count: int, size: tuple[int, int]) -> None:
         super().__init__()
         self.dimension = dimension

@@ -7,11 +7,14 @@ const PAGE = 12;
 
 export function startIntake(take) {
   const zone = find("drop");
-  find("file").addEventListener("change", (event) => {
-    const [file] = event.target.files;
-    event.target.value = "";
+  const chosen = find("file");
+  const takeChosen = () => {
+    const [file] = chosen.files;
+    chosen.value = "";
     if (file) take(file);
-  });
+  };
+  chosen.addEventListener("change", takeChosen);
+  takeChosen(); // it may have been chosen before this script was there
   for (const kind of ["dragenter", "dragover"]) {
     document.addEventListener(kind, (event) => {
       if (!event.dataTransfer.types.includes("Files")) return;

@@ -66,9 +66,8 @@ async function look_at(request, words) {
 }
 
 async function take(file) {
-  if (!run) say("One moment: the page is still loading");
-  await started; // an image may come in before the page knows its run
-  if (!run) return; // why not is on the page
+  if (!ready) { find("choose-words").textContent = "One moment …"; say("One moment: the page is still loading"); }
+  if (!await started) { find("choose-words").textContent = "Drop an image here"; return; } // why not is on the page
   const { megabytes } = run.limits;
   if (file.size > megabytes * 1e6) { complain(`The file is larger than ${megabytes} MB; choose a smaller one.`); return; }
   location.hash = "#explain";
@@ -195,5 +194,7 @@ async function start() {
   route();
 }
 
-const started = start().catch((error) => complain(error.message));
+// An image may come in before the page knows its run.
+let ready = false;
+const started = start().then(() => { ready = true; return true; }, (error) => { complain(error.message); return false; });
 startIntake(take);
