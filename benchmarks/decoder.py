@@ -48,6 +48,7 @@ from dprotonet.ops import unit_range
 
 PROTOCOL = Protocol()
 SMALLER_IS_BETTER = tuple(measure.name for measure in PROTOCOL.measures if not measure.higher)
+ROOM = 4.0  # scores are at most 1, and a masked image may be more similar than the whole, hardly fourfold
 CONTROLS = ("random", "centre", "all but one")
 
 
@@ -76,7 +77,7 @@ class Subject:
         return ClassNode(self.model, labels, probability=watches_probability)
 
     def score(self) -> Score:
-        """Probability of each image's class, or a similarity relative to the unmasked image's."""
+        """Probability of each image's class, or similarity relative to the unmasked image's, / ROOM."""
 
         @torch.no_grad()
         def probability(images: Tensor, rows: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ class Subject:
         whole = torch.cat(
             [probability(self.images[row : row + 1], torch.tensor([row])) for row in range(len(self.images))]
         )
-        return lambda images, rows: probability(images, rows) / whole[rows]
+        return lambda images, rows: probability(images, rows) / (ROOM * whole[rows])
 
 
 @dataclass(frozen=True)
@@ -186,12 +187,11 @@ def columns(subject: Subject, maps: Maps) -> dict[str, Tensor]:
     found = all_measures(
         subject.score(), subject.images, Explained(maps.raw, maps.heatmaps), truth, protocol=PROTOCOL
     )
-    unbounded = () if subject.probability else ("AG",)  # a gain is a share of what is left up to 1
-    return {
-        name: values
-        for name, values in found.values.items()
-        if name not in unbounded and not values.isnan().all()
-    }
+    values = {name: column for name, column in found.values.items() if not column.isnan().all()}
+    if not subject.probability:
+        values |= {name: ROOM * values[name] for name in ("deletion", "insertion")}
+        del values["AG"]  # a gain is a share of what is left up to 1, and nothing is
+    return values
 
 
 def compared(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Any]:
