@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.conftest import tiny_network
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.inference.similarity import CosineSimilarity
 from dprotonet.interpretation.nodes import (
     ArrayNode,
     CallableNode,
@@ -99,50 +97,6 @@ def test_a_class_is_watched_at_its_probability_or_its_logit(model: Net, images: 
         direction = torch.stack([logits[place, label] for place, label in enumerate(wanted)])
         torch.testing.assert_close(node.direction(images, ROWS), direction)
         assert node.name(0) == f"{'probability' if probability else 'logit'} of class 3"
-
-
-def test_a_prototype_network_is_asked_what_its_evidence_agrees_with(images: Tensor) -> None:
-    """Literally: each prototype that speaks for the class, times how much of it its region has."""
-    network = tiny_network().eval()
-    seen = nn.functional.interpolate(images, (32, 32))
-    labels = [2, 0, 1]
-    found = ClassNode(network, labels).direction(seen, ROWS)
-    with torch.no_grad():
-        vectors, evidence, weight = network.encoder(seen), network.evidence(seen), network.head.weight.clone()
-    for row, label in enumerate(labels[source] for source in ROWS.tolist()):
-        total = 0.0
-        for number, prototype in enumerate(network.prototypes.vectors.detach()):
-            said = float(weight[label, number] * evidence.scores[row, number])
-            region = vectors[row, evidence.region[row, number]]
-            total += max(0.0, said) * float(region @ prototype / (prototype @ prototype))
-        assert found[row].item() == pytest.approx(total, rel=1e-4)
-
-
-def test_what_a_met_prototype_is_made_of_is_not_lost(images: Tensor) -> None:
-    """The gradient of the logit vanishes where its prototypes are met, that of the agreement does not."""
-    network, rows = tiny_network(classes=2, per_class=1).eval(), torch.zeros(1, dtype=torch.long)
-    seen = nn.functional.interpolate(images[:1], (32, 32)).requires_grad_(True)
-    network.head.weight.data = torch.eye(2)
-    network.prototypes.vectors.data[0] = network.encoder(seen)[0, 3].detach()
-    node = ClassNode(network, [0], probability=False)
-    (flat,) = torch.autograd.grad(node(seen, rows).sum(), seen)
-    (guess,) = torch.autograd.grad(node.direction(seen, rows).sum(), seen)
-    assert flat.abs().max() < 1e-2 * guess.abs().max()
-
-
-def test_the_logit_is_asked_where_agreement_says_nothing(images: Tensor) -> None:
-    """Nothing speaks for the class; or the cosine, whose contributions are positive also by two minuses."""
-    seen, rows = nn.functional.interpolate(images, (32, 32)), torch.arange(3)
-    silent, cosine = tiny_network().eval(), tiny_network().eval()
-    silent.head.weight.data[1] = -1.0
-    cosine.prototypes.similarity = CosineSimilarity()
-    for network, label in ((silent, 1), (cosine, 0)):
-        node = ClassNode(network, [label] * 3)
-        torch.testing.assert_close(node.direction(seen[:3], rows), network(seen[:3])[:, label])
-    asked = ClassNode(silent, [0, 1, 2]).direction(seen[:3], rows)
-    logits = silent(seen[:3])
-    assert asked[1].item() == pytest.approx(logits[1, 1].item())
-    assert asked[0].item() != pytest.approx(logits[0, 0].item())
 
 
 def test_the_predicted_class_is_the_largest_logit(model: Net, images: Tensor) -> None:
