@@ -135,6 +135,39 @@ def test_images_without_classes_or_truth(tmp_path: Path, capsys: pytest.CaptureF
     assert "sweep" not in content["files"]
 
 
+def test_a_narrow_terminal_cuts_no_name(
+    compared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    capsys.readouterr()
+    assert main(["compare", *compared[0]]) == 0
+    shown = capsys.readouterr().out
+    tables = [line for line in shown.splitlines() if line.startswith(("┃", "│"))]
+    assert len(tables) > 3 * len(ROWS)
+    assert not [line for line in tables if "…" in line]
+    for head in ("deletion ↓", "insertion ↑", "sensitivity ↑", "forward passes"):
+        assert head in shown
+
+
+def test_mosaics_ask_for_every_class_in_them(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dprotonet.experiment.compare.mosaics.SURE", 0.0)  # a network hardly trained
+    words = ["compare", str(run_folder), "--out", str(tmp_path / "out"), "--methods", "gradcam"]
+    words += ["--steps", "2"]
+    assert main([*words, "--mosaic", "--limit", "1", "--json"]) == 0
+    capsys.readouterr()
+    assert main([*words, "--mosaic", "--limit", "2", "--json"]) == 0  # goes on
+    content = json.loads(capsys.readouterr().out)
+    assert content["protocol"]["class"] == "of one tile of a mosaic"
+    assert content["protocol"]["images"] == 2
+    centre = next(row for row in content["rows"] if row["method"] == "centre")
+    assert centre["measures"]["energy"]["mean"] == pytest.approx(0.25, abs=0.01)
+    assert Image.open(content["files"]["grid"]).width > 600
+    assert main([*words, "--limit", "2"]) == 2  # not mixed with plain images
+    assert "another" in capsys.readouterr().err
+
+
 def test_a_folder_of_another_plan_is_refused(
     compared: tuple[list[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

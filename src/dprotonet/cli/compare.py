@@ -41,6 +41,9 @@ class CompareArguments:
     are added as controls."""
     limit: int | None = None
     """So many images, drawn from the split; always the same ones (default: all)."""
+    mosaic: bool = False
+    """Are maps about the class? Four images side by side, asked for the class of each; truth is its quarter.
+    --limit counts such questions."""
     top: float = 0.2
     """Share of the pixels that is compared with the truth; the paper takes 0.5 for medical images."""
     keep: float = 0.5
@@ -60,11 +63,16 @@ def main(words: list[str]) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.classifier import Classifier
     from dprotonet.experiment.compare.files import save_comparison
+    from dprotonet.experiment.compare.mosaics import mosaics_of
     from dprotonet.experiment.compare.table import Table
 
     classifier = Classifier.open(arguments.model, device=arguments.device)
     with Reporter(stderr_console()) as reporter:
         data = images_of(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
+        if arguments.mosaic:
+            data = mosaics_of(
+                classifier, data, arguments.limit, lambda done, total: reporter.advance("tiles", done, total)
+            )
         comparison = _comparison(arguments, classifier, data)
         failures: list[Failure] = []
         for progress in comparison.run():
@@ -106,9 +114,12 @@ def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "Im
         [method(name, classifier) for name in names],
         arguments.out,
         protocol=measures.Protocol(
-            RiseProtocol(steps=arguments.steps, space=arguments.space), keep=arguments.keep, top=arguments.top
+            RiseProtocol(steps=arguments.steps, space=arguments.space),
+            keep=arguments.keep,
+            top=arguments.top,
+            asked="of one tile of a mosaic" if arguments.mosaic else "predicted",
         ),
-        limit=arguments.limit,
+        limit=None if arguments.mosaic else arguments.limit,
     )
 
 
@@ -137,7 +148,7 @@ def _complain_of_idle(content: dict[str, Any]) -> None:
 
 
 def _show(table: "Table", content: dict[str, Any]) -> None:
-    """Faithfulness and localisation one below the other: all columns side by side fit no terminal."""
+    """Faithfulness, localisation and cost one below the other: side by side they fit no terminal."""
     from rich.console import Console
     from rich.markup import escape
 
@@ -145,26 +156,42 @@ def _show(table: "Table", content: dict[str, Any]) -> None:
     console.print(escape(content["network"]), style="bold", soft_wrap=True)
     placed = [measure for measure in table.measures if measure.name in PLACES]
     faithful = [measure for measure in table.measures if measure.name not in PLACES]
-    console.print(_drawn(table, faithful, "faithfulness", roomy=console.width >= _ROOMY, cost=True))
+    console.print(_drawn(table, faithful, "faithfulness", roomy=console.width >= _ROOMY))
     if placed:
-        console.print(_drawn(table, placed, "localisation", roomy=console.width >= _ROOMY, cost=False))
+        console.print(_drawn(table, placed, "localisation", roomy=console.width >= _ROOMY))
+    console.print(_cost(table))
     console.print(escape(table.note()), style="dim")
     for kind, path in content["files"].items():
         console.print(f"{kind}: {path}", soft_wrap=True, markup=False, highlight=False)
 
 
-def _drawn(table: "Table", measures: "Sequence[Measure]", title: str, *, roomy: bool, cost: bool) -> "Drawn":
+def _drawn(table: "Table", measures: "Sequence[Measure]", title: str, *, roomy: bool) -> "Drawn":
     from rich.markup import escape
-    from rich.table import Table as Drawn
 
-    drawn = Drawn("method", title=title, title_justify="left")
-    for measure in measures:
-        drawn.add_column(f"{measure.name} {'↑' if measure.higher else '↓'}", justify="right")
-    for head in ("seconds", "F / B") * cost:
-        drawn.add_column(head, justify="right")
+    drawn = _empty(title, [f"{measure.name} {'↑' if measure.higher else '↓'}" for measure in measures])
     for row in table.rows:
         texts = ((measure, table.written(row, measure, "{} ± {}" if roomy else "{}")) for measure in measures)
         cells = [f"[bold]{text}[/bold]" if table.is_best(row, measure) else text for measure, text in texts]
-        prices = [f"{row.seconds:.2f}", f"{row.passes[0]} / {row.passes[1]}"] if cost else []
-        drawn.add_row(escape(row.method), *cells, *prices)
+        drawn.add_row(escape(row.method), *cells)
+    return drawn
+
+
+def _cost(table: "Table") -> "Drawn":
+    from rich.markup import escape
+
+    drawn = _empty("cost of an image", ["seconds", "forward passes", "backward passes"])
+    for row in table.rows:
+        if any(row.passes):  # controls and maps of your own cost nothing
+            drawn.add_row(escape(row.method), f"{row.seconds:.2f}", *map(str, row.passes))
+    return drawn
+
+
+def _empty(title: str, heads: list[str]) -> "Drawn":
+    """Where room is short, names of methods go on in the next line: cut, they could not be told apart."""
+    from rich.table import Table as Drawn
+
+    drawn = Drawn(title=title, title_justify="left")
+    drawn.add_column("method", overflow="fold")
+    for head in heads:
+        drawn.add_column(head, justify="right", no_wrap=True)
     return drawn

@@ -16,7 +16,7 @@ class Pool:
 
     @property
     def fingerprint(self) -> str:
-        return _digest("pool", *(split.fingerprint for split in self.splits))
+        return digest_of("pool", *(split.fingerprint for split in self.splits))
 
     def name(self, index: int) -> str:
         split, place = self._found(index)
@@ -48,7 +48,7 @@ class Part:
 
     @property
     def fingerprint(self) -> str:
-        return _digest("part", self.whole.fingerprint, *map(str, self.indices))
+        return digest_of("part", self.whole.fingerprint, *map(str, self.indices))
 
     def name(self, index: int) -> str:
         return self.whole.name(self.indices[index])
@@ -60,5 +60,5 @@ class Part:
         return self.whole[self.indices[index]]
 
 
-def _digest(*words: str) -> str:
+def digest_of(*words: str) -> str:
     return blake2b("\0".join(words).encode(), digest_size=16).hexdigest()

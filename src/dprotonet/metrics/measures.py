@@ -42,12 +42,13 @@ class Protocol:
 
     `keep` is the share of the pixels that AD and AI of the percentile form leave (the paper's), `top` the
     share that is compared with the truth: a fifth for birds, half for medical images in the paper. What
-    hidden pixels become is `rise.space` for all measures. The class is the predicted one.
+    hidden pixels become is `rise.space` for all measures. `asked` says which class of an image is explained.
     """
 
     rise: RiseProtocol = field(default_factory=RiseProtocol)
     keep: float = 0.5
     top: float = 0.2
+    asked: str = "predicted"
 
     def __post_init__(self) -> None:
         for name, share in (("keep", self.keep), ("top", self.top)):
@@ -63,7 +64,7 @@ class Protocol:
             "AD, AI, AG": soft.name,
             f"AD{self._percent}, AI{self._percent}": kept.name,
             "DICE, IOU, PPV, sensitivity": f"top {self.top:.0%} of the pixels",
-            "class": "predicted",
+            "class": self.asked,
         }
 
     @property

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from dprotonet import __version__
 from dprotonet.data.base import ImageData, Sample
+from dprotonet.data.mosaic import Mosaics
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import Case, Found, Method
@@ -112,10 +113,12 @@ class Comparison:
         return {index: record for index, record in read if record is not None}
 
     def case(self, index: int) -> Case:
-        """An image as the network sees it, with the class that it predicts."""
+        """An image as the network sees it, with the class that it predicts; a mosaic with its tile's."""
         sample = self.data[index]
         device = next(self.classifier.module.parameters()).device
         inputs = self.classifier.normalise(sample.image.unsqueeze(0)).to(device)
+        if isinstance(self.data, Mosaics):
+            return Case(index, sample, inputs, torch.tensor([sample.label], device=device))
         return Case(index, sample, inputs, _logits(self.classifier, inputs).argmax(dim=1))
 
     def _attempt(self, store: Store, method: Method, case: Case) -> Failure | None:
