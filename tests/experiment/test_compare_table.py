@@ -1,5 +1,9 @@
 """The table of a comparison: bold only where it is sure, gaps where there is no value."""
 
+import csv
+import io
+import json
+
 import pytest
 import torch
 
@@ -39,9 +43,9 @@ def test_the_best_is_bold_only_where_every_difference_is_sure() -> None:
 
 
 def test_a_control_is_never_the_best() -> None:
-    kept = {i: record(deletion=0.3 + i / 100) for i in range(9)}
-    worse = {i: record(deletion=0.6 + i / 100) for i in range(9)}
-    fake = {i: record(deletion=0.0) for i in range(9)}
+    kept = {i: record(deletion=0.3 + i / 100) for i in range(12)}
+    worse = {i: record(deletion=0.6 + i / 100) for i in range(12)}
+    fake = {i: record(deletion=0.0) for i in range(12)}
     table = Table.of(results(mdm=kept, gradcam=worse, fake=fake), PROTOCOL)
     assert table.best == {"deletion": "mdm"}
 
@@ -76,3 +80,60 @@ def test_intervals_hold_the_mean_and_cost_is_told() -> None:
 def test_names_are_safe_in_latex() -> None:
     table = Table.of(results(**{"file:a_b": {0: record()}}), PROTOCOL)
     assert r"file:a\_b &" in table.latex()
+
+
+def test_few_images_prove_nothing() -> None:
+    """Better on each of a few images, and by the same amount: the bootstrap alone would call it sure."""
+    for count, sure in ((9, False), (10, True)):
+        ours = {i: record(deletion=0.1 + i / 100) for i in range(count)}
+        theirs = {i: record(deletion=0.2 + i / 100) for i in range(count)}
+        table = Table.of(results(mdm=ours, gradcam=theirs), PROTOCOL)
+        assert ("deletion" in table.best) is sure
+    assert "on 10 images at least" in table.note()
+
+
+def test_a_method_that_failed_on_some_says_on_how_many_it_rests() -> None:
+    table = Table.of(results(mdm={i: record() for i in range(5)}, gradcam={0: record()}), PROTOCOL)
+    assert "| gradcam (1 of 5) |" in table.markdown()
+    assert "| mdm |" in table.markdown()
+    assert "gradcam (1 of 5) &" in table.latex()
+
+
+def test_the_best_is_chosen_on_images_that_all_have() -> None:
+    """On its own easy images gradcam++ has the best mean; on the common ones mdm has."""
+    ours = {i: record(AD=10.0 + i / 9) for i in range(30)}
+    theirs = {i: record(AD=20.0 + i / 7) for i in range(30)}
+    picky = {i: record(AD=15.0 + i / 5 if i < 12 else 0.0) for i in range(30) if i < 12 or i > 20}
+    ours = {i: found for i, found in ours.items() if i < 12}
+    table = Table.of(results(mdm=ours, gradcam=theirs, **{"gradcam++": picky}), PROTOCOL)
+    assert table.best["AD"] == "mdm"
+
+
+def test_a_method_without_a_map_leaves_gaps_that_json_can_hold() -> None:
+    table = Table.of(results(mdm={0: record()}, gradcam={}), PROTOCOL)
+    row = json.loads(json.dumps(table.summary(), allow_nan=False))["rows"][1]
+    assert row["seconds"] is None
+    assert "nan" not in table.csv()
+    assert "nan" not in table.markdown()
+
+
+def test_flat_maps_are_told() -> None:
+    uneven = record()._replace(heatmap=torch.eye(2))
+    table = Table.of(results(mdm={0: uneven, 1: uneven}, gradcam={0: record(), 1: uneven}), PROTOCOL)
+    assert table.facts["flat maps"] == "gradcam 1"
+    assert "flat maps" not in Table.of(results(mdm={0: uneven}), PROTOCOL).facts
+
+
+def test_protocol_and_network_stand_in_every_form() -> None:
+    table = Table.of(results(mdm={0: record()}), Protocol(top=0.125), network="timm:net_1")
+    rows = list(csv.DictReader(io.StringIO(table.csv())))
+    for text in (rows[0]["protocol"], table.markdown(), table.latex().replace("\\", "")):
+        assert "network: timm:net_1" in text
+        assert "top 12.5% of the pixels" in text
+        assert "rise-28" in text
+
+
+def test_an_odd_name_breaks_no_table() -> None:
+    table = Table.of(results(**{"file:a|b{c}#1$^~": {0: record()}}), PROTOCOL)
+    assert "| file:a\\|b{c}#1$^~ |" in table.markdown()
+    assert r"file:a|b\{c\}\#1\$\textasciicircum{}\textasciitilde{} &" in table.latex()

@@ -17,7 +17,7 @@ from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity
 from dprotonet.interpretation.layout import Layout
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ClassNode
-from dprotonet.interpretation.prior import deepest, first_guess
+from dprotonet.interpretation.prior import _laid_out, _views, deepest, first_guess
 from dprotonet.interpretation.problem import Problem
 from dprotonet.network import DProtoNet
 
@@ -123,3 +123,17 @@ def test_a_network_without_places_starts_flat_and_is_explained_all_the_same() ->
     for item in found:
         middle = item.raw[:, -8:].mean()
         assert (item.raw[:, :6] - middle).abs().mean() > 5 * (item.raw[:, 12:] - middle).abs().mean()
+
+
+@pytest.mark.parametrize("zoom", [1.2, 1.7])
+def test_enlarged_parts_that_disagree_leave_no_edges(zoom: float) -> None:
+    problem = Problem(torch.zeros(1, 3, 64, 80), watched(Pixels(), [0]), batch=4)
+    parts = _views(problem, zoom)[1:]
+    answers = [torch.full((1, 64, 80), value) for value in (0.0, 1.0, 1.0, 0.0)]
+    laid = _laid_out(problem, parts, answers)
+    overlap = (2 - zoom) / zoom * 64  # rows of the shrunk map in which one part becomes the other
+    assert laid.diff(dim=-2).abs().max() < 1.2 / overlap
+    assert laid.diff(dim=-1).abs().max() < 1.2 / overlap
+    assert torch.allclose(
+        laid[0, [0, 0, -1, -1], [0, -1, 0, -1]], torch.tensor([0.0, 1.0, 1.0, 0.0]), atol=0.02
+    )

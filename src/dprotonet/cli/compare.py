@@ -83,10 +83,10 @@ def main(words: list[str]) -> None:
     results = comparison.results(failures)
     content = save_comparison(comparison, results)
     if arguments.json:
-        json.dump(content, sys.stdout, ensure_ascii=False)
+        json.dump(content, sys.stdout, ensure_ascii=False, allow_nan=False)
         print()
     else:
-        _show(Table.of(results, comparison.protocol), content)
+        _show(Table.of(results, comparison.protocol, network=classifier.name), content)
     _complain_of_idle(content)
 
 
@@ -172,7 +172,7 @@ def _drawn(table: "Table", measures: "Sequence[Measure]", title: str, *, roomy: 
     for row in table.rows:
         texts = ((measure, table.written(row, measure, "{} ± {}" if roomy else "{}")) for measure in measures)
         cells = [f"[bold]{text}[/bold]" if table.is_best(row, measure) else text for measure, text in texts]
-        drawn.add_row(escape(row.method), *cells)
+        drawn.add_row(escape(table.named(row)), *cells)
     return drawn
 
 

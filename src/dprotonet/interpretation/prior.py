@@ -77,20 +77,36 @@ def _views(problem: Problem, zoom: float) -> list[View]:
 
 
 def _laid_out(problem: Problem, views: list[View], answers: list[Tensor]) -> Tensor:
-    """The answers of the parts side by side, averaged where they overlap and shrunk, (N, H, W)."""
+    """The answers of the parts side by side and shrunk, (N, H, W); where they overlap they fade over."""
     height, width = problem.size
     total = answers[0].new_zeros(problem.count, *views[0].large)
     seen = answers[0].new_zeros(views[0].large)
     for view, answer in zip(views, answers, strict=True):
         top, left = view.place
         place = (..., slice(top, top + height), slice(left, left + width))
-        total[place] += answer.nan_to_num(0.0)
-        seen[place] += 1
-    mean = (total / seen.clamp_min(1)).unsqueeze(1)
+        down, across = _fading(height, top, view.large[0]), _fading(width, left, view.large[1])
+        weight = (down.unsqueeze(1) * across).to(total)
+        total[place] += answer.nan_to_num(0.0) * weight
+        seen[place] += weight
+    mean = (total / seen.clamp_min(torch.finfo(seen.dtype).tiny)).unsqueeze(1)
     shrunk: Tensor = torch.nn.functional.interpolate(
         mean, size=(height, width), mode="bilinear", align_corners=False, antialias=True
     )
     return shrunk.squeeze(1)
+
+
+def _fading(length: int, start: int, whole: int) -> Tensor:
+    """Weights (length,) of a part from `start` on, falling to nothing where it ends inside the whole.
+
+    Without, the edges of the parts stay visible in the finished map.
+    """
+    places = torch.arange(length) + 0.5
+    inside = (places if start > 0 else None, length - places if start + length < whole else None)
+    overlap = max(2 * length - whole, 1)
+    weights = torch.ones(length)
+    for distance in inside:
+        weights = weights if distance is None else torch.minimum(weights, distance / overlap)
+    return weights
 
 
 def _heat(problem: Problem, images: Tensor, rows: Tensor) -> Tensor:

@@ -63,13 +63,13 @@ class Protocol:
             "deletion, insertion": self.rise.name,
             "AD, AI, AG": soft.name,
             f"AD{self._percent}, AI{self._percent}": kept.name,
-            "DICE, IOU, PPV, sensitivity": f"top {self.top:.0%} of the pixels",
+            "DICE, IOU, PPV, sensitivity": f"top {100 * self.top:.10g}% of the pixels",
             "class": self.asked,
         }
 
     @property
     def _percent(self) -> str:
-        return f"{100 * self.keep:g}"
+        return f"{100 * self.keep:.10g}"
 
     @property
     def measures(self) -> tuple[Measure, ...]:

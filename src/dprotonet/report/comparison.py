@@ -76,7 +76,7 @@ def _told(content: Mapping[str, Any], folder: Path) -> Comparison:
         folder=folder.name,
         images=int(protocol["images"]),
         tables=tuple(_table(title, kind, content) for title, kind in kinds.items() if kind),
-        protocol=tuple(Fact(str(name), str(value)) for name, value in protocol.items()),
+        protocol=tuple(Fact(str(name), str(value)) for name, value in protocol.items() if name != "network"),
         pictures=tuple(_pictures(folder)),
     )
 

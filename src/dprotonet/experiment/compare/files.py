@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprotonet.data.mosaic import Mosaics
+from dprotonet.experiment.compare.method import Case
 from dprotonet.experiment.compare.run import Comparison, Results
 from dprotonet.experiment.compare.store import Record
 from dprotonet.experiment.compare.table import Table
@@ -21,20 +23,20 @@ SHOWN = 8  # images of the grid
 
 def save_comparison(comparison: Comparison, results: Results) -> dict[str, Any]:
     """Write everything; what table.json says, with the paths."""
-    folder, table = comparison.folder, Table.of(results, comparison.protocol)
-    files = {kind: str(folder / f"table.{kind}") for kind in ("csv", "md", "tex", "json")}
-    files |= _pictures(comparison, results)
-    content = {
-        "network": comparison.classifier.name,
-        **table.summary(),
-        "failures": [failure._asdict() for failure in results.failures],
-        "files": files,
-    }
+    folder, network = comparison.folder, comparison.classifier.name
+    table = Table.of(results, comparison.protocol, network=network)
     write_text(folder / "table.csv", table.csv())
     write_text(folder / "table.md", table.markdown())
     write_text(folder / "table.tex", table.latex())
-    write_text(folder / "table.json", json.dumps(content, ensure_ascii=False, indent=1))
     write_text(folder / "values.csv", _values(results))
+    files = {kind: str(folder / f"table.{kind}") for kind in ("csv", "md", "tex", "json")}
+    content = {
+        "network": network,
+        **table.summary(),
+        "failures": [failure._asdict() for failure in results.failures],
+        "files": files | _pictures(comparison, results),
+    }
+    write_text(folder / "table.json", json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False))
     return content
 
 
@@ -61,7 +63,7 @@ def _quoted(text: str) -> str:
 
 
 def _pictures(comparison: Comparison, results: Results) -> dict[str, str]:
-    folder = comparison.folder
+    folder, facts = comparison.folder, comparison.protocol.facts
     kept = {method: list(found.values()) for method, found in results.records.items() if found}
     if not kept:
         return {}
@@ -69,12 +71,17 @@ def _pictures(comparison: Comparison, results: Results) -> dict[str, str]:
     insertion = {
         method: torch.stack([record.insertion for record in found]) for method, found in kept.items()
     }
-    save_picture(faithfulness_curves(deletion, insertion), folder / "curves.png")
+    title = f"{comparison.classifier.name}, {_images(max(map(len, kept.values())))}"
+    pace = facts["deletion, insertion"]
+    save_picture(faithfulness_curves(deletion, insertion, title=f"{title}, {pace}"), folder / "curves.png")
     files = {"curves": str(folder / "curves.png")}
     overlaps = {method: _overlaps(found) for method, found in kept.items()}
     if any(overlaps.values()):
         located = {method: found for method, found in overlaps.items() if found}
-        save_picture(overlap_sweep(located, mark=comparison.protocol.top), folder / "sweep.png")
+        known = max(len(next(iter(found.values()))) for found in located.values())
+        title = f"{comparison.classifier.name}, {_images(known)} with truth"
+        sweep = overlap_sweep(located, mark=comparison.protocol.top, title=title)
+        save_picture(sweep, folder / "sweep.png")
         files["sweep"] = str(folder / "sweep.png")
     _save_grid(comparison, results, folder / "grid.png")
     return files | {"grid": str(folder / "grid.png")}
@@ -82,12 +89,12 @@ def _pictures(comparison: Comparison, results: Results) -> dict[str, str]:
 
 def _overlaps(records: Sequence[Record]) -> dict[str, Tensor]:
     """Overlaps (N, 99) by name over the images that have truth; none if no image has."""
-    known = [record.overlaps for record in records if record.overlaps]
+    known = [record.overlaps for record in records if record.located]
     return {name: torch.stack([found[name] for found in known]) for name in OVERLAPS} if known else {}
 
 
 def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
-    """A few images, evenly spread, with the map of every method that is no control."""
+    """A few images, evenly spread, with the maps of all methods; of controls if there is nothing else."""
     indices = comparison.indices
     chosen = [
         indices[number * len(indices) // min(SHOWN, len(indices))]
@@ -95,6 +102,7 @@ def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
     ]
     cases = [comparison.case(index) for index in chosen]
     names = [method.name for method in comparison.methods if not method.control]
+    names = names or [method.name for method in comparison.methods]
     maps: Mapping[str, Sequence[Tensor | None]] = {
         name: [_heatmap(results.records[name].get(index)) for index in chosen] for name in names
     }
@@ -104,9 +112,25 @@ def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
         maps,
         truth=[case.sample.truth for case in cases],
         titles=[classes[int(case.label)].split(",")[0] for case in cases],
-        captions=[Path(case.sample.name).name for case in cases],
+        captions=[f"{_asked(comparison, case)}\n{Path(case.sample.name).name}" for case in cases],
     )
     save_picture(grid, path)
+
+
+def _asked(comparison: Comparison, case: Case) -> str:
+    """Why this class is explained, and whether it is the right one, where that is known."""
+    if isinstance(comparison.data, Mosaics):
+        return "asked for"
+    known = tuple(comparison.data.classes) == tuple(comparison.classifier.classes)
+    if not known:
+        return "predicted"
+    if int(case.label) == case.sample.label:
+        return "predicted, rightly"
+    return f"predicted; it is {comparison.data.classes[case.sample.label]}"
+
+
+def _images(count: int) -> str:
+    return f"{count} image{'s' * (count != 1)}"
 
 
 def _heatmap(record: Record | None) -> Tensor | None:

@@ -7,6 +7,7 @@ is in `settings`, so that stored results are never mixed with those of other set
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,7 +77,8 @@ def method(name: str, classifier: Classifier) -> Method:
     if kind == "mdm":
         return _mdm(name, _preset(rest), classifier)
     if kind == "file":
-        return Method(name, _Stored(Path(rest).expanduser()), {"maps": rest})
+        stored = _Stored(Path(rest).expanduser().resolve())
+        return Method(name, stored, {"maps": str(stored.folder), "content": stored.content()})
     if kind in CONTROLS:
         return Method(name, _CONTROL[kind])
     explainer = rival(kind, classifier)
@@ -137,6 +139,14 @@ class _Stored:
     """Maps that somebody else made: FOLDER/NAME.npy for the image NAME.jpg, of any size and number type."""
 
     folder: Path
+
+    def content(self) -> str:
+        """Of the maps that lie there now, by size and date: a map made anew is measured anew."""
+        digest = blake2b(digest_size=8)
+        for path in sorted(self.folder.rglob("*.npy")):
+            facts = path.stat()
+            digest.update(f"{path.relative_to(self.folder)}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
+        return digest.hexdigest()
 
     def __call__(self, case: Case) -> Found:
         path = self.folder / Path(case.sample.name).with_suffix(".npy")

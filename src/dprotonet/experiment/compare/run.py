@@ -104,7 +104,7 @@ class Comparison:
         """All that is kept of these methods and images."""
         store = Store(self.folder)
         found = {method.name: self._kept(store, method) for method in self.methods}
-        lacking = {index for kept in found.values() for index, record in kept.items() if not record.overlaps}
+        lacking = {index for kept in found.values() for index, record in kept.items() if not record.located}
         names = {index: self.data.name(index) for index in self.indices}
         return Results(found, tuple(failures), names, len(lacking))
 

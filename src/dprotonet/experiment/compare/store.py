@@ -13,6 +13,7 @@ import shutil
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,16 @@ class Record(NamedTuple):
     seconds: float
     passes: tuple[int, int]
     heatmap: Tensor  # (H, W) in [0, 1]
+
+    @property
+    def located(self) -> bool:
+        """Whether there was an object to be found: no truth, or an empty one, says nothing of a map."""
+        return any(not values.isnan().all() for values in self.overlaps.values())
+
+    @property
+    def flat(self) -> bool:
+        """Whether the map is the same everywhere: its ranks are those of reading order."""
+        return bool(self.heatmap.min() == self.heatmap.max())
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,10 @@ class Store:
             write_text(path, text)
 
     def _place(self, method: Method) -> Path:
-        return self.folder / "done" / re.sub(r"[^\w.,=+-]", "_", method.name)
+        plain = re.sub(r"[^\w.,=+-]", "_", method.name)
+        if plain != method.name:  # two such names may become one
+            plain += f"-{blake2b(method.name.encode(), digest_size=4).hexdigest()}"
+        return self.folder / "done" / plain
 
     def _path(self, method: Method, index: int) -> Path:
         return self._place(method) / f"{index:06d}.npz"
@@ -106,6 +120,8 @@ def _differences(path: Path, plan: Mapping[str, Any]) -> list[str]:
     """Keys in which a stored plan is another one."""
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stored, dict):
+            raise ValueError("not a plan")
     except (OSError, ValueError):
         raise UserError(f"{path} is damaged; name another --out, or remove the folder") from None
     wanted = json.loads(json.dumps(plan))

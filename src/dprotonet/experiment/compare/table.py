@@ -8,6 +8,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,11 @@ from dprotonet.metrics.comparison import Interval, mean_interval, paired_bootstr
 from dprotonet.metrics.measures import Measure, Protocol
 
 ARROWS = {True: "↑", False: "↓"}
+FEWEST = 10  # images that a difference must rest on to be called sure
+BACKSLASH = "\\"
+_LATEX = {letter: BACKSLASH + letter for letter in "_%&#${}"}
+_LATEX |= {BACKSLASH: r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+_LATEX |= {"±": r"$\pm$", "–": "--"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,7 @@ class Table:
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, results: Results, protocol: Protocol) -> "Table":
+    def of(cls, results: Results, protocol: Protocol, *, network: str | None = None) -> "Table":
         columns = {name: _columns(kept, protocol) for name, kept in results.records.items()}
         known = [
             measure
@@ -59,7 +65,11 @@ class Table:
         }
         best = {measure.name: _surely_best(aligned, measure) for measure in known}
         sure = {measure: method for measure, method in best.items() if method is not None}
-        facts = {**protocol.facts, "images": len(images), "without truth": results.without_truth}
+        facts: dict[str, Any] = {"network": network} if network else {}
+        facts |= {**protocol.facts, "images": len(images), "without truth": results.without_truth}
+        flat = {name: sum(record.flat for record in kept.values()) for name, kept in results.records.items()}
+        if any(flat.values()):
+            facts["flat maps"] = ", ".join(f"{name} {count}" for name, count in flat.items() if count)
         return cls(tuple(rows), tuple(known), sure, facts)
 
     def summary(self) -> dict[str, Any]:
@@ -71,7 +81,7 @@ class Table:
                 {
                     "method": row.method,
                     "images": row.images,
-                    "seconds": row.seconds,
+                    "seconds": None if isnan(row.seconds) else row.seconds,
                     "forward": row.passes[0],
                     "backward": row.passes[1],
                     "measures": {name: _plain(cell) for name, cell in row.cells.items()},
@@ -81,23 +91,26 @@ class Table:
         }
 
     def csv(self) -> str:
-        """One line a method; mean, low and high of every measure."""
+        """One line a method: mean, low and high of every measure, the cost, and the protocol."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         parts = ("", " low", " high")
         heads = [f"{measure.name}{part}" for measure in self.measures for part in parts]
-        writer.writerow(["method", "images", *heads, "seconds", "forward", "backward"])
+        writer.writerow(["method", "images", *heads, "seconds", "forward", "backward", "protocol"])
         for row in self.rows:
             cells = [value for measure in self.measures for value in row.cells[measure.name]]
             written = ["" if value != value else f"{value:.6g}" for value in cells]
-            writer.writerow([row.method, row.images, *written, f"{row.seconds:.4g}", *row.passes])
+            seconds = "" if isnan(row.seconds) else f"{row.seconds:.4g}"
+            writer.writerow([row.method, row.images, *written, seconds, *row.passes, self.protocol()])
         return text.getvalue()
 
     def markdown(self) -> str:
         """For a README or a pull request."""
         heads = ["method", *(f"{m.name} {ARROWS[m.higher]}" for m in self.measures), "seconds", "F / B"]
         lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-        lines += [f"| {' | '.join(self._line(row, '**{}**', '{} ± {}'))} |" for row in self.rows]
+        for row in self.rows:
+            name, *cells = self._line(row, "**{}**", "{} ± {}")
+            lines.append(f"| {' | '.join([name.replace('|', BACKSLASH + '|'), *cells])} |")
         return "\n".join(lines) + "\n\n" + self.note() + "\n"
 
     def latex(self) -> str:
@@ -109,16 +122,25 @@ class Table:
         for row in self.rows:
             cells = self._line(row, r"\textbf{{{}}}", "{} $\\pm$ {}")
             lines.append(" & ".join([_escaped(cells[0]), *cells[1:]]) + r" \\")
-        comment = "\n".join(f"% {line}" for line in self.note().splitlines())
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + f"\n{comment}\n"
+        note = rf"\par\smallskip{{\footnotesize {_escaped(self.note())}\par}}"
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", note]) + "\n"
 
     def note(self) -> str:
         """What stands under a table: how to read it, and the protocol."""
-        facts = "; ".join(f"{key}: {value}" for key, value in self.facts.items())
         return (
             "Mean ± half of the 95 % bootstrap interval; bold where the paired difference to every other "
-            f"method (controls aside) excludes zero. Seconds: median an image. {facts}."
+            f"method (controls aside) excludes zero, on {FEWEST} images at least. Seconds: median an image. "
+            f"{self.protocol()}."
         )
+
+    def protocol(self) -> str:
+        """How the numbers came about, in one line."""
+        return "; ".join(f"{key}: {value}" for key, value in self.facts.items())
+
+    def named(self, row: Row) -> str:
+        """The method, and on how many images where it failed on some."""
+        every = self.facts["images"]
+        return row.method if row.images == every else f"{row.method} ({row.images} of {every})"
 
     def written(self, row: Row, measure: Measure, pattern: str = "{} ± {}") -> str:
         """A cell as people read it."""
@@ -138,7 +160,8 @@ class Table:
         for measure in self.measures:
             text = self.written(row, measure, pattern)
             cells.append(bold.format(text) if self.is_best(row, measure) else text)
-        return [row.method, *cells, f"{row.seconds:.2f}", f"{row.passes[0]} / {row.passes[1]}"]
+        seconds = "–" if isnan(row.seconds) else f"{row.seconds:.2f}"
+        return [self.named(row), *cells, seconds, f"{row.passes[0]} / {row.passes[1]}"]
 
 
 def _columns(kept: Mapping[int, Record], protocol: Protocol) -> dict[str, Tensor]:
@@ -171,17 +194,23 @@ def _aligned(kept: Mapping[int, Record], values: Tensor, images: Sequence[int]) 
 
 
 def _surely_best(aligned: Mapping[str, Mapping[str, Tensor]], measure: Measure) -> str | None:
-    """The method that beats each other one (controls aside) by a paired interval that excludes zero."""
+    """The method that beats each other one (controls aside) by a paired interval that excludes zero.
+
+    Only images that all of them have a value for count, and of fewer than `FEWEST` nothing is sure: the
+    interval of a bootstrap is too narrow then.
+    """
     sign = 1 if measure.higher else -1
     values = {name: sign * found[measure.name] for name, found in aligned.items() if name not in CONTROLS}
-    means = {name: float(found.nanmean()) for name, found in values.items()}
-    known = {name: mean for name, mean in means.items() if mean == mean}
-    if len(known) < 2:
+    values = {name: found for name, found in values.items() if not found.isnan().all()}
+    if len(values) < 2:
         return None
-    first = max(known, key=known.__getitem__)
-    others = (name for name in known if name != first)
-    sure = all(paired_bootstrap(values[first], values[other]).low > 0 for other in others)
-    return first if sure else None
+    common = ~torch.stack(list(values.values())).isnan().any(dim=0)
+    if int(common.sum()) < FEWEST:
+        return None
+    values = {name: found[common] for name, found in values.items()}
+    first = max(values, key=lambda name: float(values[name].mean()))
+    others = (found for name, found in values.items() if name != first)
+    return first if all(paired_bootstrap(values[first], other).low > 0 for other in others) else None
 
 
 def _plain(cell: Interval) -> dict[str, float | None]:
@@ -189,4 +218,4 @@ def _plain(cell: Interval) -> dict[str, float | None]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", r"\textbackslash{}").replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
+    return "".join(_LATEX.get(letter, letter) for letter in text)
