@@ -85,7 +85,10 @@ def test_folder_to_prediction(images: Path, tmp_path: Path, capsys: pytest.Captu
     points = [item["contribution"] for item in prediction["evidence"]]
     assert len(points) == 2
     assert sum(points) + prediction["rest"] == pytest.approx(prediction["logit"])
-    assert len(list((tmp_path / "pictures").glob("*.png"))) == 1
+    (picture,) = (tmp_path / "pictures").glob("*.png")
+    two = Image.open(picture).height
+    assert main(["predict", run, image, "--top", "4", "--out", str(tmp_path / "more")]) == 0
+    assert Image.open(tmp_path / "more" / picture.name).height > two
 
 
 def test_evaluate_and_predict_for_people(
