@@ -10,7 +10,6 @@ import torch
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.compare.run import weights_digest
 from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import unknown_source
@@ -20,6 +19,7 @@ from dprotonet.report.content import Report
 from dprotonet.report.gather import gather
 from dprotonet.report.page import render
 from dprotonet.report.wishes import AtHand, Wishes
+from dprotonet.training.checkpoint import weights_digest
 
 QUICK = preset("fast", iterations=1)
 
