@@ -162,7 +162,7 @@ def test_without_data_only_what_the_folder_has(model: Model, tmp_path: Path) -> 
     assert "Nothing can be said here" in text
     for data, said in (("birds", "built-in birds"), ("folder:/other", "folder, /other")):
         evaluation = evaluate_model(bare, bare.config.data)
-        save_evaluation(evaluation, tmp_path / "run" / "evaluation", data=data)
+        save_evaluation(evaluation, tmp_path / "run" / "evaluation", data=data, network=bare.network)
         again = gather(bare, Wishes(data="none", heatmaps="stored"), made="today")
         assert again.performance is not None
         assert again.performance.origin == "evaluation/test.json"
