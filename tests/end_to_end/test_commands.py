@@ -77,6 +77,18 @@ def test_folder_to_prediction(images: Path, tmp_path: Path, capsys: pytest.Captu
     assert 0 <= summary["auroc"] <= 1  # two classes
     recalls = list(summary["per_class"].values())
     assert [summary["specificity"], summary["sensitivity"]] == recalls
+    first, second = summary["per_class"]
+    assert summary["positive"] == second
+    assert main(["evaluate", run, "--positive", first]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"sensitivity (to {first})" in shown
+    assert f"specificity (for {first})" in shown
+    kept = json.loads((tmp_path / "run" / "evaluation" / "test.json").read_text(encoding="utf-8"))
+    assert kept["positive"] == first
+    assert [kept["sensitivity"], kept["specificity"]] == recalls
+    assert kept["auroc"] == summary["auroc"]
+    assert main(["evaluate", run, "--positive", "nobody"]) == 2
+    assert f"the classes are {first} and {second}" in capsys.readouterr().err
     assert sum(map(sum, summary["confusion"])) == 8
     assert Path(summary["picture"]).is_file()
     image = str(next((images / "test").rglob("*.png")))
@@ -85,7 +97,10 @@ def test_folder_to_prediction(images: Path, tmp_path: Path, capsys: pytest.Captu
     points = [item["contribution"] for item in prediction["evidence"]]
     assert len(points) == 2
     assert sum(points) + prediction["rest"] == pytest.approx(prediction["logit"])
-    assert len(list((tmp_path / "pictures").glob("*.png"))) == 1
+    (picture,) = (tmp_path / "pictures").glob("*.png")
+    two = Image.open(picture).height
+    assert main(["predict", run, image, "--top", "4", "--out", str(tmp_path / "more")]) == 0
+    assert Image.open(tmp_path / "more" / picture.name).height > two
 
 
 def test_evaluate_and_predict_for_people(
@@ -94,6 +109,9 @@ def test_evaluate_and_predict_for_people(
     assert main(["evaluate", str(run_folder), "--split", "val", "--out", str(tmp_path)]) == 0
     text = capsys.readouterr().out
     assert "balanced accuracy" in text
+    assert "sensitivity" not in text  # four classes
+    assert main(["evaluate", str(run_folder), "--positive", "x"]) == 2
+    assert "is for two classes, the run has 4" in capsys.readouterr().err
     assert (tmp_path / "val-confusion.png").is_file()
     assert main(["predict", str(run_folder), str(next((images / "test").rglob("*.png")))]) == 0
     text = capsys.readouterr().out

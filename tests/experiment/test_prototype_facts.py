@@ -15,7 +15,13 @@ import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.errors import ComputationError
 from dprotonet.experiment import prototype_facts as module
-from dprotonet.experiment.prototype_facts import FILE, PrototypeFacts, prototype_facts, stored_facts
+from dprotonet.experiment.prototype_facts import (
+    FILE,
+    PrototypeFacts,
+    kept_facts,
+    prototype_facts,
+    stored_facts,
+)
 
 
 @pytest.fixture(scope="module")
@@ -107,9 +113,22 @@ def test_a_network_that_is_against_everything_fires_nothing(model: dp.Model, tra
 def test_more_nearest_images_than_there_are(model: dp.Model, train: Remembered) -> None:
     steps: list[tuple[int, int]] = []
     found = prototype_facts(model, train, nearest=99, on_progress=lambda *step: steps.append(step))
-    assert {item.purity for item in found} == {0.25}  # all images, a quarter of them of each class
+    assert {item.among for item in found} == {6}  # as many as each class has
+    for item in found:
+        assert item.purity == sum(near.label == item.label for near in item.nearest[:6]) / 6
     assert {len(item.nearest) for item in found} == {len(train)}
     assert steps[-1] == (24, 24)
+
+
+def test_a_small_class_can_be_pure(model: dp.Model, train: Remembered) -> None:
+    """Two images of each class: no prototype could have more of them among any number of nearest ones."""
+    small = Remembered(Birds(species=4, per_species=2, split="train", seed=0, size=64))
+    for number, item in enumerate(prototype_facts(model, small, nearest=5)):
+        distances = [row[number] for row in literal_distances(model, small)]
+        first, second = sorted(range(len(small)), key=lambda image: distances[image])[:2]
+        own = [small.labels[image] == item.label for image in (first, second)]
+        assert (item.among, item.purity) == (2, sum(own) / 2)
+        assert len(item.nearest) == 5
 
 
 def test_json_there_and_back(facts: tuple[PrototypeFacts, ...]) -> None:
@@ -146,6 +165,16 @@ def test_other_weights_data_or_number_make_them_anew(own: dp.Model, few: Remembe
 
 def test_without_data_the_runs_own_is_used(own: dp.Model, train: Remembered) -> None:
     assert stored_facts(own) == prototype_facts(own, train)
+
+
+def test_facts_of_an_older_version_are_made_anew(own: dp.Model, few: Remembered) -> None:
+    """Their purity was another: the share of all nearest images, however few the class has."""
+    assert own.folder is not None
+    made, path = stored_facts(own, few), own.folder / FILE
+    older = [{key: item[key] for key in item if key != "among"} for item in (one.to_json() for one in made)]
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 1, "prototypes": older}))
+    assert kept_facts(own) is None
+    assert stored_facts(own, few) == made
 
 
 HARMS = {

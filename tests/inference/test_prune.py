@@ -52,6 +52,14 @@ def test_fewer_images_than_asked_for(distances: Tensor) -> None:
     assert found.of_own_class(OWNER).tolist() == [1] * len(OWNER)
 
 
+def test_the_first_of_the_nearest(distances: Tensor) -> None:
+    found = NearestImages(len(OWNER), nearest=6)
+    found.update(distances, LABELS)
+    among = torch.arange(len(OWNER)) % 6 + 1
+    wanted = [literal_counts(distances, first)[number] for number, first in enumerate(among.tolist())]
+    assert found.of_own_class(OWNER, among).tolist() == wanted
+
+
 def test_three_of_six_is_enough() -> None:
     own = torch.tensor([3, 2, 6, 0, 4])
     kept = kept_prototypes(own, torch.zeros(5, dtype=torch.long))

@@ -84,7 +84,7 @@ def card(number: int, total: int) -> content.PrototypeCard:
         heatmap=bird(CARD, heated=True),
         weight=1.2,
         purity=0.3 if number == 0 else 1.0,
-        nearest=10,
+        among=10,
         fires=0 if number == 1 else 5,
         fires_share=1 / total,
         twins=(number + 1,) if number == 0 else (),

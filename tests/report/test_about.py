@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,18 @@ def test_an_imported_run_makes_up_no_training(model: Model) -> None:
     facts = {fact.name: fact.value for fact in about(imported, folder=model.folder).facts}
     assert "imported" in facts["Training"]
     assert facts["Random seed"] == "unknown"
+
+
+def test_the_epochs_are_those_that_are_taken(model: Model) -> None:
+    assert model.folder is not None
+    for epochs, said in (
+        (2, "at most 5 epochs (2 asked for; a push comes every 5)"),
+        (5, "at most 5 epochs"),
+    ):
+        training = replace(model.config.training, epochs=epochs, warm_epochs=0, push_every=5)
+        model.config = replace(model.config, training=training)
+        facts = {fact.name: fact.value for fact in about(model, folder=model.folder).facts}
+        assert facts["Training"].endswith(said)
 
 
 def test_data_in_words() -> None:

@@ -10,7 +10,6 @@ import torch
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.compare.run import weights_digest
 from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import unknown_source
@@ -20,6 +19,7 @@ from dprotonet.report.content import Report
 from dprotonet.report.gather import gather
 from dprotonet.report.page import render
 from dprotonet.report.wishes import AtHand, Wishes
+from dprotonet.training.checkpoint import weights_digest
 
 QUICK = preset("fast", iterations=1)
 
@@ -162,7 +162,7 @@ def test_without_data_only_what_the_folder_has(model: Model, tmp_path: Path) -> 
     assert "Nothing can be said here" in text
     for data, said in (("birds", "built-in birds"), ("folder:/other", "folder, /other")):
         evaluation = evaluate_model(bare, bare.config.data)
-        save_evaluation(evaluation, tmp_path / "run" / "evaluation", data=data)
+        save_evaluation(evaluation, tmp_path / "run" / "evaluation", data=data, network=bare.network)
         again = gather(bare, Wishes(data="none", heatmaps="stored"), made="today")
         assert again.performance is not None
         assert again.performance.origin == "evaluation/test.json"

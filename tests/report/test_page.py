@@ -142,7 +142,7 @@ def test_weak_prototypes_are_named(full: Outline) -> None:
     first, second, third, *_ = [
         item.text for item in full.all("li") if "card" in (item.attributes.get("class") or "").split()
     ]
-    assert "Looks more like other classes." in first
+    assert "Most images it is nearest to are of other classes." in first
     assert "The same as prototype 1." in " ".join(first.split())
     assert "Never decides." in second
     assert "Never" not in third

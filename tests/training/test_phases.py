@@ -8,6 +8,7 @@ from dprotonet.training.phases import (
     StepDecay,
     plan,
     plan_without_pushes,
+    planned_epochs,
 )
 
 
@@ -35,6 +36,7 @@ def test_every_schedule_ends_at_a_push(epochs: int, total: int) -> None:
     stages = plan(LearningRates(), epochs=epochs, last_layer=0)
     assert isinstance(stages[-1], Push)
     assert sum(stage.epochs for stage in stages if isinstance(stage, Phase)) == total
+    assert planned_epochs(plan(LearningRates(), epochs=epochs, last_layer=20)) == total
 
 
 def test_a_warm_stage_longer_than_the_push_interval() -> None:

@@ -164,8 +164,8 @@ def test_prototypes_and_their_nearest_images(client: TestClient, model: dp.Model
     found = client.get("/api/prototypes").json()["prototypes"]
     assert [one["prototype"] for one in found] == list(range(len(model.prototypes)))
     for one in found:
-        own = sum(near["label"] == one["label"] for near in one["nearest"])
-        assert one["purity"] == pytest.approx(own / len(one["nearest"]))
+        own = sum(near["label"] == one["label"] for near in one["nearest"][: one["among"]])
+        assert one["purity"] == pytest.approx(own / one["among"])
     index = found[0]["nearest"][0]["index"]
     assert client.get(f"/api/training/{index}/picture").status_code == 200
     assert client.get("/api/prototypes/0/picture").headers["content-type"] == "image/png"

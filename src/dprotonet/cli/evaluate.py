@@ -19,6 +19,8 @@ class EvaluateArguments:
     split: Split = "test"
     out: Path | None = None
     """Folder for the results (default: RUN/evaluation)."""
+    positive: str | None = None
+    """Of two classes the one that sensitivity is of (default: the second; folders go by the alphabet)."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     workers: int = 0
@@ -39,11 +41,12 @@ def main(words: list[str]) -> None:
             data,
             split=arguments.split,
             workers=arguments.workers,
+            positive=arguments.positive,
             on_scan=lambda done, total: reporter.advance("scan", done, total),
             on_batch=lambda done, total: reporter.advance("evaluating", done, total),
         )
     folder = arguments.out or arguments.run / "evaluation"
-    picture = save_evaluation(evaluation, folder, data=data.data)
+    picture = save_evaluation(evaluation, folder, data=data.data, network=model.network)
     summary = {"run": str(arguments.run), "data": data.data, **evaluation.summary(), "picture": str(picture)}
     if arguments.json:
         json.dump(summary, sys.stdout, ensure_ascii=False)
@@ -62,14 +65,23 @@ def print_summary(summary: dict[str, Any]) -> None:
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_row("images", str(summary["images"]))
-    for name in ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity"):
+    for name, said in _measures(summary["positive"]).items():
         if summary[name] is not None:
-            table.add_row(
-                name.replace("_", " "), f"{summary[name]:.1%}" if name != "auroc" else f"{summary[name]:.4f}"
-            )
+            table.add_row(escape(said), f"{summary[name]:.1%}" if name != "auroc" else f"{summary[name]:.4f}")
     table.add_section()
     for name, recall in summary["per_class"].items():
         table.add_row(escape(f"recall of {name}"), "no images" if recall is None else f"{recall:.1%}")
     console = Console()
     console.print(table)
     console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True, markup=False)
+
+
+def _measures(positive: str | None) -> dict[str, str]:
+    """Measures as people say them, with the class that the last two are about."""
+    return {
+        "accuracy": "accuracy",
+        "balanced_accuracy": "balanced accuracy",
+        "auroc": "auroc",
+        "sensitivity": f"sensitivity (to {positive})",
+        "specificity": f"specificity (for {positive})",
+    }

@@ -26,7 +26,7 @@ class PredictArguments:
     images: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Image files."""
     top: int = 5
-    """How many prototypes to list for each image; the rest is summed up."""
+    """How many prototypes to list for each image, and to picture with --out; the rest is summed up."""
     out: Path | None = None
     """Also save a picture of the evidence for each image into this folder."""
     json: bool = False
@@ -49,7 +49,7 @@ def main(words: list[str]) -> None:
         model.check_sources()
     predictions, skipped = _predictions(model, arguments)
     if arguments.out is not None:
-        _save_pictures(model, predictions, arguments.out)
+        _save_pictures(model, predictions, arguments)
     if arguments.json:
         content = {"predictions": [as_json(item, arguments.top) for item in predictions], "skipped": skipped}
         json.dump(content, sys.stdout, ensure_ascii=False)
@@ -106,10 +106,12 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
             console.print(escape(said), soft_wrap=True)
 
 
-def _save_pictures(model: "Model", predictions: Sequence["Prediction"], folder: Path) -> None:
+def _save_pictures(model: "Model", predictions: Sequence["Prediction"], arguments: PredictArguments) -> None:
     from dprotonet.experiment.pictures import evidence_picture, save_picture
 
+    assert arguments.out is not None
     for number, item in enumerate(predictions):
-        path = folder / f"{number:04d}-{Path(item.name).stem}.png"
-        save_picture(evidence_picture(model, item.name, item, title=Path(item.name).name), path)
+        path = arguments.out / f"{number:04d}-{Path(item.name).stem}.png"
+        title = Path(item.name).name
+        save_picture(evidence_picture(model, item.name, item, title=title, rows=arguments.top), path)
         print(f"evidence of {item.name}: {path}", file=sys.stderr)

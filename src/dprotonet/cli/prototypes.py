@@ -26,7 +26,7 @@ class PrototypesArguments:
     data: str | None = None
     """Where the run's data is now, if it has moved; looked at once more even if facts are kept."""
     nearest: int = 10
-    """How many of the nearest training images purity looks at."""
+    """How many of the nearest training images purity looks at, or as many as the class has, if fewer."""
     json: bool = False
     """Print one JSON object on stdout, with the names of the nearest images, and nothing else there."""
     device: str | None = None
@@ -93,7 +93,8 @@ def _show(facts: "Sequence[PrototypeFacts]", arguments: PrototypesArguments) -> 
     console = Console()
     console.print(table)
     console.print(
-        f"purity: share of the {len(facts[0].nearest)} nearest training images that are of the class; "
+        f"purity: share of the {len(facts[0].nearest)} nearest training images (or as many as the class has, "
+        "if fewer) that are of the class; "
         "fires: training images in which it says most for the predicted class; weight: to its class; "
         "duplicates: prototypes that say the same. Drop some with `dprotonet prune --drop`.",
         style="dim",

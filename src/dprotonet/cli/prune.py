@@ -34,7 +34,8 @@ class PruneArguments:
     purity: float | None = None
     """Drop those of whose nearest training images a smaller share is of their class, such as 0.5."""
     nearest: int | None = None
-    """How many of the nearest training images to look at (default: 6; for --purity 10)."""
+    """How many of the nearest training images to look at (default: 6; for --purity 10, or as
+    many as the class has)."""
     least: int | None = None
     """How many of them must be of the prototype's class (default: 3)."""
     retrain: bool = True

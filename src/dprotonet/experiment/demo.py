@@ -86,7 +86,10 @@ class Demo:
         for name, sheet in sheets.items():
             save_picture(sheet, paths[name])
         paths["confusion matrix"] = save_evaluation(
-            evaluation, self.trainer.out / "evaluation", data=self.trainer.config.data.data
+            evaluation,
+            self.trainer.out / "evaluation",
+            data=self.trainer.config.data.data,
+            network=model.network,
         )
         return {name: str(path) for name, path in paths.items()}
 

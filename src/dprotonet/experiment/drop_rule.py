@@ -37,7 +37,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Impure:
-    """Prototypes whose purity, on their `nearest` training images, is below `purity`."""
+    """Prototypes whose purity, on their `nearest` training images at most, is below `purity`."""
 
     purity: float
     nearest: int = 10

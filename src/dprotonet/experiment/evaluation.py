@@ -3,11 +3,11 @@
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet.config import DataConfig
 from dprotonet.data.base import ImageData, Splits
@@ -26,6 +26,7 @@ from dprotonet.metrics.classification import (
     sensitivity,
     specificity,
 )
+from dprotonet.training.checkpoint import weights_digest
 from dprotonet.training.evaluation import Predictions, evaluate
 
 SPLITS = ("train", "val", "test")
@@ -38,6 +39,7 @@ class Evaluation:
     split: str
     classes: Sequence[str]
     predictions: Predictions
+    positive: str | None = None  # see `positive_class`
 
     @property
     def confusion(self) -> Tensor:
@@ -58,16 +60,32 @@ class Evaluation:
             "confusion": confusion.tolist(),
         }
 
-    def _of_two_classes(self) -> dict[str, float | None]:
-        """AUROC, sensitivity, specificity, the second class being the positive one; None for more classes."""
-        if len(self.classes) != 2:
-            return dict.fromkeys(("auroc", "sensitivity", "specificity"))
-        probability = self.predictions.logits.double().softmax(1)[:, 1]
+    def _of_two_classes(self) -> dict[str, str | float | None]:
+        """The positive class, AUROC, sensitivity and specificity; None for more classes."""
+        name = positive_class(self.classes, self.positive)
+        if name is None:
+            return dict.fromkeys(("positive", "auroc", "sensitivity", "specificity"))
+        positive = list(self.classes).index(name)
+        logits = self.predictions.logits.double()
+        # Ranks images as the probability does, but does not make ties where that is 1 up to rounding.
+        lead = logits[:, positive] - logits[:, 1 - positive]
         return {
-            "auroc": _number(auroc(probability, self.predictions.labels == 1)),
-            "sensitivity": _number(sensitivity(self.confusion)),
-            "specificity": _number(specificity(self.confusion)),
+            "positive": name,
+            "auroc": _number(auroc(lead, self.predictions.labels == positive)),
+            "sensitivity": _number(sensitivity(self.confusion, positive)),
+            "specificity": _number(specificity(self.confusion, positive)),
         }
+
+
+def positive_class(classes: Sequence[str], asked: str | None = None) -> str | None:
+    """Of two classes that which sensitivity is of: the one asked for, else the second; None for more."""
+    if asked is None:
+        return classes[1] if len(classes) == 2 else None
+    if len(classes) != 2:
+        raise UserError(f"--positive {asked} is for two classes, the run has {len(classes)}; leave it out")
+    if asked not in classes:
+        raise UserError(f"--positive {asked}: the classes are {classes[0]} and {classes[1]}")
+    return asked
 
 
 def evaluate_model(
@@ -76,12 +94,15 @@ def evaluate_model(
     *,
     split: str = "test",
     workers: int = 0,
+    positive: str | None = None,
     on_scan: Callable[[int, int], None] | None = None,
     on_batch: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Run the model over a split of a data set that has the classes it was trained on."""
+    positive_class(model.classes, positive)  # a wrong name is told before the work
     images = choose_split(build_splits(data, on_scan), split)
-    return evaluate_images(model, images, split=split, workers=workers, on_batch=on_batch)
+    evaluation = evaluate_images(model, images, split=split, workers=workers, on_batch=on_batch)
+    return replace(evaluation, positive=positive)
 
 
 def evaluate_images(
@@ -121,11 +142,14 @@ def _number(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def save_evaluation(evaluation: Evaluation, folder: Path, *, data: str) -> Path:
-    """Numbers as JSON, with the data they are of, and the confusion matrix as a picture: its path."""
+def save_evaluation(evaluation: Evaluation, folder: Path, *, data: str, network: nn.Module) -> Path:
+    """Numbers as JSON, with the data and weights they are of; the confusion matrix as a picture: its path.
+
+    A run that is trained on or replaced has other weights, and the numbers are no longer its own.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    summary = json.dumps({"data": data, **evaluation.summary()}, indent=1, ensure_ascii=False)
-    write_text(folder / f"{evaluation.split}.json", summary)
+    content = {"data": data, "weights": weights_digest(network), **evaluation.summary()}
+    write_text(folder / f"{evaluation.split}.json", json.dumps(content, indent=1, ensure_ascii=False))
     title = f"{evaluation.split}: accuracy {evaluation.predictions.accuracy:.1%}"
     picture = confusion_figure(evaluation.confusion, classes=evaluation.classes, title=title)
     path = folder / f"{evaluation.split}-confusion.png"

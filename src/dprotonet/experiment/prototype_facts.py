@@ -28,7 +28,7 @@ from dprotonet.training.checkpoint import tensor_digest
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
+FORMAT = 2
 FILE = "prototype_facts.json"
 
 
@@ -51,7 +51,8 @@ class PrototypeFacts:
     class_name: str
     label: int
     weight: float  # to its own class
-    purity: float  # share of the nearest training images that are of its class
+    purity: float  # share of the `among` nearest training images that are of its class
+    among: int  # as many as its class has, at most all of `nearest`: more could not be of its class
     fires: int  # training images in which it says most for the predicted class
     nearest: tuple[NearImage, ...]  # nearest first
     duplicates: tuple[int, ...]  # other prototypes of its class that coincide with it
@@ -89,7 +90,8 @@ def prototype_facts(
 ) -> tuple[PrototypeFacts, ...]:
     """Facts of every prototype, in order, in one pass over the training images.
 
-    `on_progress` hears of (images done, images in all). With fewer images than `nearest` all of them count.
+    `on_progress` hears of (images done, images in all). With fewer images than `nearest` all of them are
+    named; purity looks at no more of them than the prototype's class has images.
     """
     check_split(model, train)
     network = model.prototyped
@@ -115,14 +117,16 @@ def fired(network: DProtoNet, evidence: Evidence) -> Tensor:
 def _facts(model: Model, train: ImageData, found: NearestImages, fires: Tensor) -> tuple[PrototypeFacts, ...]:
     network = model.prototyped
     owner = network.prototype_class
-    purity = found.of_own_class(owner).double() / found.labels.shape[1]
+    sizes = torch.bincount(torch.tensor(train.labels), minlength=len(model.classes))
+    among = sizes.clamp(min=1, max=found.labels.shape[1]).to(owner.device)[owner]
+    purity = found.of_own_class(owner, among).double() / among
     weight = network.head.weight.detach()[owner, torch.arange(len(owner), device=owner.device)]
     same = twins(network.prototypes.vectors.cpu(), owner.cpu())
     near = _near_images(network, train, found)
-    rows = zip(owner.tolist(), weight.tolist(), purity.tolist(), fires.tolist(), near, strict=True)
+    judged = zip(weight.tolist(), purity.tolist(), among.tolist(), fires.tolist(), near, strict=True)
     return tuple(
-        PrototypeFacts(number, model.classes[row[0]], *row, duplicates=same.get(number, ()))
-        for number, row in enumerate(rows)
+        PrototypeFacts(number, model.classes[label], label, *facts, duplicates=same.get(number, ()))
+        for number, (label, facts) in enumerate(zip(owner.tolist(), judged, strict=True))
     )
 
 
@@ -179,7 +183,7 @@ def _read(model: Model, key: dict[str, Any]) -> tuple[PrototypeFacts, ...] | Non
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         if content["format"] != FORMAT or any(content[name] != value for name, value in key.items()):
-            logger.info("%s is of other weights or data and is made anew", path)
+            logger.info("%s is of other weights, data or version and is made anew", path)
             return None
         return _of_model(model, [PrototypeFacts.from_json(item) for item in content["prototypes"]])
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -32,6 +32,7 @@ from dprotonet.experiment.build import (
     default_cache,
 )
 from dprotonet.experiment.claim import claimed
+from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
@@ -90,6 +91,7 @@ class Trainer:
         network = self._network(splits)
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
+        self._tell_epochs(accelerator)
         engine = yield from self._engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
@@ -133,6 +135,12 @@ class Trainer:
             folder.write_config(self.config)
             folder.write_environment()
         accelerator.wait_for_everyone()
+
+    def _tell_epochs(self, accelerator: Accelerator) -> None:
+        epochs = Epochs.of(self.config)
+        if epochs.taken != epochs.asked and accelerator.is_main_process:
+            many = "s" * (epochs.asked != 1)
+            logger.warning("%d epoch%s asked for, %d taken: %s", epochs.asked, many, epochs.taken, epochs.why)
 
     def _resume_or_start(self, engine: Engine, folder: RunFolder, splits: Splits) -> None:
         kept = kept_checkpoint(folder.checkpoint) if self.resume else None

@@ -42,9 +42,12 @@ class NearestImages:
             kept[moved] = torch.cat([kept[moved], fresh.expand(len(moved), -1)], dim=1).gather(1, column)
         self.seen += len(labels)
 
-    def of_own_class(self, prototype_class: Tensor) -> Tensor:
-        """How many of its nearest images each prototype (P,) shares its class with."""
-        return (self.labels == prototype_class.unsqueeze(1)).sum(dim=1)
+    def of_own_class(self, prototype_class: Tensor, among: Tensor | None = None) -> Tensor:
+        """How many of its nearest images, or the first `among` (P,), each prototype shares its class with."""
+        own = self.labels == prototype_class.unsqueeze(1)
+        if among is not None:
+            own &= torch.arange(own.shape[1], device=own.device) < among.unsqueeze(1)
+        return own.sum(dim=1)
 
 
 def kept_prototypes(own: Tensor, prototype_class: Tensor, *, least: int = 3) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from dprotonet.config import Config, to_tables
 from dprotonet.encoder.backbone import BackboneSpec
 from dprotonet.experiment.cleaning import FILE as CLEANED
+from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.model import Model
 from dprotonet.report.content import About, Fact
 
@@ -92,7 +93,9 @@ def _training(model: Model) -> str:
     training = model.config.training
     if _imported(model):
         return "elsewhere; the run was imported"
-    return f"{_MODES[training.mode]}, at most {training.epochs} epochs"
+    epochs = Epochs.of(model.config)
+    rounded = f" ({epochs.asked} asked for; {epochs.why})" if epochs.taken != epochs.asked else ""
+    return f"{_MODES[training.mode]}, at most {epochs.taken} epochs{rounded}"
 
 
 def _seed(model: Model) -> str:

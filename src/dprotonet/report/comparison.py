@@ -11,7 +11,6 @@ from PIL import Image
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import CONTROLS
-from dprotonet.experiment.compare.run import weights_digest
 from dprotonet.experiment.model import Model
 from dprotonet.metrics.measures import Measure, Protocol
 from dprotonet.report.content import (
@@ -25,6 +24,7 @@ from dprotonet.report.content import (
 )
 from dprotonet.report.embed import WIDE, embedded_picture
 from dprotonet.report.measure_words import PLACES, meaning
+from dprotonet.training.checkpoint import weights_digest
 
 _PICTURES = {
     "curves.png": "Two charts: the class's probability while the pixels that a heatmap calls decisive are "

@@ -107,7 +107,7 @@ class PrototypeCard:
     heatmap: Picture | None
     weight: float
     purity: float | None
-    nearest: int
+    among: int  # so many of the nearest training images purity looks at
     fires: int | None
     fires_share: float | None
     twins: tuple[int, ...]

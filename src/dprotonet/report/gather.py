@@ -25,7 +25,7 @@ from dprotonet.report.embed import colour_key
 from dprotonet.report.heatmaps import Heatmaps
 from dprotonet.report.history import history
 from dprotonet.report.mistakes import mistakes
-from dprotonet.report.performance import measured, stored
+from dprotonet.report.performance import measured, stored, stored_positive
 from dprotonet.report.prototypes import class_cards
 from dprotonet.report.wishes import NO_DATA, AtHand, Wishes
 from dprotonet.report.words import counted
@@ -141,18 +141,18 @@ class _Gathering:
     def _evaluation(self, test: ImageData) -> Evaluation:
         if self.at_hand.evaluation is not None:
             return self.at_hand.evaluation
-        return evaluate_images(self.model, test, on_batch=partial(self.on_progress, "evaluating"))
+        evaluation = evaluate_images(self.model, test, on_batch=partial(self.on_progress, "evaluating"))
+        return replace(evaluation, positive=stored_positive(self.folder, self.model.classes))
 
     def _performance(self, evaluation: Evaluation | None) -> Performance | None:
-        data = described_data(self._data.data)
         if evaluation is not None:
-            return measured(evaluation, data=data)
-        found = stored(self.folder, self.model.classes, data=self.model.config.data.data)
-        if found is None:
+            return measured(evaluation, data=described_data(self._data.data))
+        found = stored(self.folder, self.model.network, self.model.classes)
+        if found.performance is None:
             self.missing.append(
-                "How good the model is: there were no test images, and the run folder has no evaluation."
+                f"How good the model is: there were no test images, and {found.lack} with dprotonet evaluate."
             )
-        return found
+        return found.performance
 
     # ── prototypes ──
 

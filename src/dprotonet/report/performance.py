@@ -3,9 +3,10 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from dprotonet.experiment.evaluation import Evaluation
 from dprotonet.figures import confusion_figure
@@ -14,7 +15,9 @@ from dprotonet.report.about import described_data
 from dprotonet.report.content import ClassScore, Figure, Performance, Picture
 from dprotonet.report.embed import WIDE, embedded_picture
 from dprotonet.report.words import percent
+from dprotonet.training.checkpoint import weights_digest
 
+FILE = "evaluation/test.json"  # in the run folder
 TABLE = 30  # so many classes fit into a table of numbers; more are drawn
 
 
@@ -23,20 +26,37 @@ def measured(evaluation: Evaluation, *, data: str) -> Performance:
     return _performance(evaluation.summary(), classes=evaluation.classes, data=data, origin="measured")
 
 
-def stored(folder: Path, classes: Sequence[str], *, data: str) -> Performance | None:
-    """Those of evaluation/test.json; None where there are none of these classes. `data` is the run's own."""
-    path = folder / "evaluation" / "test.json"
+class Stored(NamedTuple):
+    """What the run folder has, or else in words what it lacks and what to do about it."""
+
+    performance: Performance | None
+    lack: str = ""
+
+
+def stored(folder: Path, network: nn.Module, classes: Sequence[str]) -> Stored:
+    """The numbers of evaluation/test.json, if they are of this network's weights and of these classes."""
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
+        summary = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if summary.get("weights") != weights_digest(network):  # an older file does not say
+            return Stored(None, f"{FILE} is not known to be of these weights: evaluate again")
         confusion = torch.tensor(summary["confusion"], dtype=torch.long)
         if list(summary["per_class"]) != list(classes) or confusion.shape != (len(classes),) * 2:
-            return None
-        known = str(summary.get("data", data))  # an older file does not say
-        return _performance(
-            summary, classes=classes, data=described_data(known), origin="evaluation/test.json"
-        )
+            return Stored(None, f"{FILE} is of other classes: evaluate again")
+        data = described_data(str(summary["data"]))
+        return Stored(_performance(summary, classes=classes, data=data, origin=FILE))
+    except FileNotFoundError:
+        return Stored(None, "the run folder has no evaluation: make one")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Stored(None, f"{FILE} is damaged: evaluate again")
+
+
+def stored_positive(folder: Path, classes: Sequence[str]) -> str | None:
+    """The positive class that `dprotonet evaluate` was last told; being a choice it outlives the weights."""
+    try:
+        name = json.loads((folder / FILE).read_text(encoding="utf-8"))["positive"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return name if len(classes) == 2 and name in classes else None
 
 
 def _performance(
@@ -81,7 +101,8 @@ def _figures(
 def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[Figure]:
     if len(classes) != 2 or summary.get("auroc") is None:
         return []
-    negative, positive = classes
+    positive = summary["positive"]
+    (negative,) = (name for name in classes if name != positive)
     said = [
         Figure(
             "AUROC",

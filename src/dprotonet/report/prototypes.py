@@ -81,7 +81,7 @@ def _card(
         heatmap=pictures[1],
         weight=weight,
         purity=None if facts is None else facts.purity,
-        nearest=0 if facts is None else len(facts.nearest),
+        among=0 if facts is None else facts.among,
         fires=None if facts is None else facts.fires,
         fires_share=None if facts is None or not fired else facts.fires / fired,
         twins=() if facts is None else facts.duplicates,

@@ -61,6 +61,11 @@ def tensor_digest(tensors: Mapping[str, Tensor], *, beginning: str = "", size: i
     return digest.hexdigest()
 
 
+def weights_digest(network: nn.Module) -> str:
+    """Of all weights, so that results are never mixed with those of another network."""
+    return tensor_digest(dict(sorted(network.state_dict().items())), size=8)
+
+
 def read_metadata(path: Path) -> dict[str, str]:
     """The strings stored beside the tensors."""
     with safe_open(path, framework="pt") as file:

@@ -23,7 +23,7 @@ from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.objective import HeadObjective, PlainObjective, Step, WholeObjective
 from dprotonet.training.occurrence import OccurrenceObjective
-from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine
+from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine, planned_epochs
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.scores import ScoreViews, score_views
 from dprotonet.training.views import ViewSource, derived_seed, epoch_parts, load
@@ -82,8 +82,7 @@ class Engine:
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
         self.network.to(self.accelerator.device)
-        phases = [stage for stage in stages if isinstance(stage, Phase)]
-        self.epochs = sum(phase.epochs for phase in phases if phase.name != "last")
+        self.epochs = planned_epochs(stages)
         while not self._out_of_patience():
             stage = stages[self.position.stage] if self.position.stage < len(stages) else None
             if self.position.round_open and not _is_last_layer(stage):

@@ -5,6 +5,7 @@ model that is kept has prototypes that are real region vectors.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -129,6 +130,11 @@ def plan(
         ]
         stages += [Phase("last", last_layer if head_learns != "never" else 0, head_only)]
     return tuple(stage for stage in stages if not isinstance(stage, Phase) or stage.epochs)
+
+
+def planned_epochs(stages: Sequence[Stage]) -> int:
+    """Warm and joint epochs in all; those of the last layer do not count."""
+    return sum(stage.epochs for stage in stages if isinstance(stage, Phase) and stage.name != "last")
 
 
 def plan_without_pushes(

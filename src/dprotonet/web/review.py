@@ -94,6 +94,7 @@ def _item(facts: PrototypeFacts, service: Service) -> schemas.PrototypeItem:
         source=service.model.prototypes[facts.prototype].source,
         weight=facts.weight,
         purity=facts.purity,
+        among=facts.among,
         fires=facts.fires,
         duplicates=list(facts.duplicates),
         nearest=near,

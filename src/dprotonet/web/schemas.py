@@ -140,7 +140,10 @@ class PrototypeItem(BaseModel):
     source: str
     weight: float
     purity: float | None = Field(
-        default=None, description="share of its nearest images that are of its class"
+        default=None, description="share of its `among` nearest images that are of its class"
+    )
+    among: int | None = Field(
+        default=None, description="as many images as its class has, at most all of `nearest`"
     )
     fires: int | None = Field(default=None, description="training images it is the main reason for")
     duplicates: list[int] = []

@@ -4,7 +4,6 @@ Images are the outer loop, so that a run that is stopped has compared something.
 image is reported and the rest goes on; asked again, it tries again.
 """
 
-import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dprotonet import __version__
 from dprotonet.data.base import ImageData, Sample
@@ -23,6 +22,7 @@ from dprotonet.experiment.compare.method import Case, Found, Method
 from dprotonet.experiment.compare.store import Record, Store
 from dprotonet.metrics.faithfulness import Score
 from dprotonet.metrics.measures import Explained, Protocol, Truth, measured
+from dprotonet.training.checkpoint import weights_digest
 
 
 class Failure(NamedTuple):
@@ -178,12 +178,3 @@ def _score(classifier: Classifier, case: Case) -> Score:
 def _logits(classifier: Classifier, images: Tensor) -> Tensor:
     logits: Tensor = classifier.module(images)
     return logits.float()
-
-
-def weights_digest(network: nn.Module) -> str:
-    """Of all weights, so that results are never mixed with those of another network."""
-    content = hashlib.blake2b(digest_size=8)
-    for name, values in sorted(network.state_dict().items()):
-        content.update(name.encode())
-        content.update(values.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return content.hexdigest()

@@ -1,0 +1,27 @@
+"""How many epochs a run takes: those asked for, rounded up so that it ends at a push.
+
+Without the push the prototypes of its last epochs would be nobody's regions (training/phases.py).
+"""
+
+from dataclasses import dataclass
+
+from dprotonet.config import Config
+from dprotonet.experiment.build import build_stages
+from dprotonet.training.phases import planned_epochs
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Warm and joint epochs, as the config has them and as they are taken; `why` they differ, in words."""
+
+    asked: int
+    taken: int
+    why: str
+
+    @classmethod
+    def of(cls, config: Config) -> "Epochs":
+        training = config.training
+        event = "it is judged" if config.network.network == "blackbox" else "a push comes"
+        warm = f"{training.warm_epochs} are warm, and " if training.warm_epochs > training.epochs else ""
+        taken = planned_epochs(build_stages(config))
+        return cls(training.epochs, taken, f"{warm}{event} every {training.push_every}")
