@@ -61,7 +61,13 @@ def test_empty_class_is_named(root: Path) -> None:
     (root / "test" / "wren").mkdir()
     message = refusal(root)
     assert os.path.join("test", "wren") in message
-    assert "no images" in message
+    assert "it holds no images;" in message
+
+
+def test_a_class_of_unknown_endings_is_empty_and_says_why(root: Path) -> None:
+    for path in (root / "test" / "tit").iterdir():
+        path.rename(path.with_suffix(".heic"))
+    assert "it holds no images (ignored by their ending: 3 .heic); add images" in refusal(root)
 
 
 def test_class_of_broken_images_is_empty(root: Path) -> None:

@@ -91,8 +91,23 @@ def test_sizes_and_pictures_are_told_as_they_are(tmp_path: Path, capsys: pytest.
     assert "test: all 8 × 6 pixels; truth for 0 of 6" in told
     assert f"; images: {tmp_path / 'out' / 'sheet.png'}" in told
     paint(tmp_path / "data" / "test" / "a" / "large.png", np.zeros((7, 9, 3), dtype=np.uint8))
+    paint(tmp_path / "data" / "test" / "a" / "narrow.png", np.zeros((40, 2, 3), dtype=np.uint8))
     assert main(words) == 0
-    assert "test: 8 × 6 to 9 × 7 pixels, median 8 × 6" in capsys.readouterr().out
+    told = "test: widths 2 to 9 (median 8), heights 6 to 40 (median 6) pixels; "
+    assert told in capsys.readouterr().out  # no image is 2 × 6, none 9 × 40
+
+
+def test_files_ignored_by_their_ending_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in [f"{split}/{kind}/{i}.png" for split in ("train", "test") for kind in "ab" for i in range(3)]:
+        paint(tmp_path / "data" / name)
+    for number in range(6):
+        (tmp_path / "data" / "train" / "a" / f"{number}.xyz").write_bytes(b"an image of another kind")
+    (tmp_path / "data" / "test" / "b" / "notes.txt").write_text("")
+    words = [f"folder:{tmp_path / 'data'}", "--out", str(tmp_path / "out")]
+    code, content = check(capsys, *words)
+    assert (code, content["ignored"]) == (0, {".xyz": 6, ".txt": 1})
+    assert main(["data", "check", *words]) == 0
+    assert "ignored by their ending: 6 .xyz, 1 .txt\n" in capsys.readouterr().out
 
 
 def test_leaks_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

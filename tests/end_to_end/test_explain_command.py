@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from dprotonet.cli.main import main
 from dprotonet.data.birds import Birds
@@ -107,6 +107,27 @@ def test_saliency(images: list[str], tmp_path: Path, capsys: pytest.CaptureFixtu
         assert np.load(folder / "heatmap.npy").max() <= 1
     assert main(words) == 0
     assert "house finch" in capsys.readouterr().out
+
+
+def test_boxes_are_also_in_pixels_of_the_image(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upright = Image.Exif()
+    upright[ExifTags.Base.Orientation] = 6
+    noise = np.random.default_rng(0).integers(0, 256, (300, 20, 3), dtype=np.uint8)
+    image = str(tmp_path / "lying.jpg")
+    Image.fromarray(noise).save(image, exif=upright)  # 20 × 300 in the file, 300 × 20 to be seen
+    for command in (["saliency", run], ["saliency", *SMALL], ["explain", run]):
+        assert main([*command, image, "--out", str(tmp_path / "out"), "--json", *QUICK]) == 0
+        (item,) = printed(capsys)["explanations"]
+        assert item["image_size"] == [20, 300]
+        side = item["size"][0]
+        for row in item.get("rows", [item]):
+            box, place = row["box"], row["box_in_image"]
+            assert place["right"] <= 300
+            assert place["bottom"] <= 20
+            for edge, length in (("left", 300), ("right", 300), ("top", 20), ("bottom", 20)):
+                assert place[edge] == pytest.approx(box[edge] * length / side, abs=1)
 
 
 @pytest.mark.parametrize("place", ["before the images", "as --model"])

@@ -70,7 +70,9 @@ def test_every_method_explains_both_kinds(
         for item in found:
             assert item.explanation.heatmap.shape == (classifier.size, classifier.size)
             assert 0 <= float(item.heatmap.min()) <= float(item.heatmap.max()) <= 1
-            assert item.explanation.facts["preset"] == ("custom" if method == "mdm" else method)
+            assert item.explanation.facts["preset"] == (
+                "fast, iterations=2, zoom=1.0" if method == "mdm" else method
+            )
 
 
 def test_pictures_keep_their_proportions(network: Classifier, images: list[Path]) -> None:

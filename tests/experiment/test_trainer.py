@@ -103,6 +103,20 @@ def test_fewer_images_than_prototypes_is_an_error(tmp_path: Path) -> None:
         train(greedy, tmp_path / "run")
 
 
+@pytest.mark.parametrize(
+    ("per_species", "fold", "warned"), [(2, 0, True), (3, 0, False), (2, 1, True), (2, 2, False)]
+)
+def test_few_validation_images_are_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, per_species: int, fold: int, warned: bool
+) -> None:
+    """Eight are few, twelve are not; of several folds, which have eight each, the first says it."""
+    config = tiny_config()
+    data = replace(config.data, val_per_species=per_species, fold=fold, folds=4 if fold else 0)
+    next(Trainer(replace(config, data=data), tmp_path / "run").run())
+    told = [item.getMessage() for item in caplog.records if "is a lottery" in item.getMessage()]
+    assert [words.partition(":")[0] for words in told] == ["only 8 validation images in all"] * warned
+
+
 def test_what_a_resumed_run_may_change() -> None:
     config = tiny_config()
     assert changed_keys(config, tiny_config(epochs=8, workers=1)) == []

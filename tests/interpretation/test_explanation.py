@@ -35,6 +35,19 @@ def test_a_box_goes_round_the_hottest_pixels(share: float, box: tuple[int, ...])
     assert planted().box(share=share) == box
 
 
+@pytest.mark.parametrize(
+    ("onto", "box"),
+    [
+        ((10, 20), (1, 2, 15, 8)),
+        ((20, 3000), (150, 4, 2250, 16)),
+        ((3, 7), (0, 0, 6, 3)),  # outwards: never less than the place itself, never beyond the image
+        ((1, 1), (0, 0, 1, 1)),
+    ],
+)
+def test_a_box_is_stretched_as_the_image_is(onto: tuple[int, int], box: tuple[int, ...]) -> None:
+    assert planted().box().stretched((10, 20), onto) == box
+
+
 @pytest.mark.parametrize("share", [0, -0.1, 1.1, float("nan")])
 def test_a_share_of_the_pixels_is_a_share(share: float) -> None:
     with pytest.raises(ValueError, match="share of the pixels"):

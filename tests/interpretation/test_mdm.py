@@ -1,6 +1,7 @@
 """The three ways into MDM, what an explanation holds, presets, precisions, and networks of all kinds."""
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.joint import JointMasks
-from dprotonet.interpretation.mdm import MDM, PRESETS, preset
+from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, ModuleNode
 from dprotonet.interpretation.separate import SeparateMasks
 from dprotonet.interpretation.step import Step
@@ -187,6 +188,28 @@ def test_the_steps_can_be_walked_by_hand(model: Net, images: Tensor) -> None:
     assert torch.equal(maps(found), maps(decoder.explain(images)))
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (preset("fast"), "fast"),
+        (preset("fast", iterations=15), "fast, iterations=15"),
+        (preset("best", iterations=15), "best, iterations=15"),
+        (preset("sampled", samples=20), "sampled, samples=20"),
+        (preset("paper", iterations=3), "paper, iterations=3"),
+    ],
+)
+def test_a_changed_preset_says_what_it_began_as(given: Preset, name: str) -> None:
+    assert MDM(preset=given).name == name
+
+
+def test_a_way_of_ones_own_is_custom() -> None:
+    @dataclass(frozen=True)
+    class Own(JointMasks):
+        pass
+
+    assert MDM(preset=Own()).name == "custom"
+
+
 def test_an_explanation_says_what_made_it(model: Net, images: Tensor) -> None:
     found = MDM(model, preset=FAST, internal_batch_size=4).explain(images, watched(model, [1, 2, 3]))
     for row, item in enumerate(found):
@@ -194,7 +217,7 @@ def test_an_explanation_says_what_made_it(model: Net, images: Tensor) -> None:
         assert torch.equal(item.image, images[row])
         assert {size: mask.shape for size, mask in item.masks.items()} == {5: (5, 5), 7: (7, 7)}
         assert all(mask.min() >= 0 and mask.max() <= 1 for mask in item.masks.values())
-        assert item.facts["preset"] == "custom"
+        assert item.facts["preset"] == "fast, sizes=(5, 7), iterations=4"
         assert item.facts["settings"]["strategy"] == "JointMasks"
         assert item.facts["settings"]["iterations"] == 4
         assert item.facts["versions"].keys() == {"dprotonet", "torch"}

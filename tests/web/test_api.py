@@ -75,7 +75,12 @@ def test_why_not_and_what_if(client: TestClient, model: dp.Model, bird: bytes, o
 def test_places(client: TestClient, bird: bytes) -> None:
     found = sent(client, bird)
     base, numbers = f"/api/images/{found['image']}", [row["prototype"] for row in found["rows"]]
-    assert client.get(f"{base}/sheet", params={"label": found["label"]}).status_code == 404
+    early = client.get(f"{base}/sheet", params={"label": found["label"]})
+    assert early.status_code == 409
+    assert f"not known yet: {numbers[0]}, " in early.json()["detail"]
+    assert client.get(f"{base}/places/{numbers[0]}").status_code == 409
+    assert client.get(f"{base}/places/{numbers[0]}/image").status_code == 409
+    assert client.get(f"{base}/places/99/image").status_code == 404  # there never will be
     job = client.post(f"{base}/places", json={"prototypes": numbers})
     assert job.status_code == 202
     assert ended(client, job.json()["job"])["state"] == "done"
@@ -110,7 +115,9 @@ def test_class_maps_by_every_method(client: TestClient, service: Service, bird: 
         assert ended(client, job)["state"] == "done"
         values = np.load(io.BytesIO(client.get(f"/api/images/{image}/maps/1/{method}").content))
         assert values.shape == (64, 64)
-        assert client.get(f"/api/images/{image}/maps/0/{method}").status_code == 404
+        assert client.get(f"/api/images/{image}/maps/0/{method}").status_code == 409
+    for never in ("maps/4/gradcam", "maps/0/guesswork"):
+        assert client.get(f"/api/images/{image}/{never}").status_code == 404
 
 
 def test_events_tell_of_growing_maps_and_the_end(client: TestClient, bird: bytes) -> None:

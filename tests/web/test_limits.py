@@ -156,7 +156,7 @@ def test_a_full_queue_says_so_and_predictions_go_on(endless: Service, bird: byte
     assert client.delete(f"/api/jobs/{waiting}").json()["state"] == "cancelled"
     client.delete(f"/api/jobs/{running}")
     until(lambda: endless.job(running).state == "cancelled")
-    assert client.get(f"/api/images/{image}/places/0/image").status_code == 404
+    assert client.get(f"/api/images/{image}/places/0/image").status_code == 409
     last = client.post(path, json=wanted).json()["job"]  # there is room again
     client.delete(f"/api/jobs/{last}")
     until(lambda: endless.job(last).ended)

@@ -13,6 +13,7 @@ import tyro
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
+from dprotonet.data.ending import ignored_words
 from dprotonet.data.problems import some
 from dprotonet.errors import UserError
 
@@ -106,6 +107,8 @@ def _show(report: "DataReport", out: Path | None) -> None:
             console.print(f"  {name}")
         if len(names) > _SHOWN:
             console.print(f"  and {len(names) - _SHOWN} more")
+    if report.ignored:
+        console.print(f"\n{ignored_words(report.ignored)}", style="bold")
     if out is not None:
         known = any(facts.truth.known for facts in report.splits.values())
         pictures = "images with their truth" if known else "images"
@@ -141,8 +144,14 @@ def _show_facts(report: "DataReport", console: "Console") -> None:
 
 
 def _sides(sizes: "Sizes") -> str:
-    least, middle, most = (f"{pair[0]:g} × {pair[1]:g}" for pair in (sizes.least, sizes.median, sizes.most))
-    return f"all {most} pixels" if least == most else f"{least} to {most} pixels, median {middle}"
+    """The sides each by itself: the narrowest image need not be the lowest one."""
+    if sizes.least == sizes.most:
+        return f"all {sizes.most[0]} × {sizes.most[1]} pixels"
+    widths, heights = (
+        f"{least} to {most} (median {middle:g})"
+        for least, middle, most in zip(sizes.least, sizes.median, sizes.most, strict=True)
+    )
+    return f"widths {widths}, heights {heights} pixels"
 
 
 def _findings(report: "DataReport") -> Iterable[tuple[str, list[str]]]:

@@ -69,3 +69,4 @@ class Splits:
     leaks: Sequence[str] = ()  # "one = other", in two splits; only where they were allowed
     problems: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what, and which
     absent: Mapping[str, str] = field(default_factory=dict)  # optional files, and what they give
+    ignored: Mapping[str, int] = field(default_factory=dict)  # endings that no image has, and how many files

@@ -68,10 +68,11 @@ def report_duplicates(found: Duplicates, *, allow_leaks: bool) -> None:
         return
     message = _leak_message(found.leaks)
     if not allow_leaks:
-        raise UserError(f"{message}\nremove one file of each pair, or go on all the same with --allow-leaks")
+        raise UserError(f"{message};\nremove one file of each pair, or go on all the same with --allow-leaks")
     _log.warning("%s", message)
 
 
 def _leak_message(leaks: Sequence[str]) -> str:
     message = f"the same file in two splits, so that results would be too good (pairs: {len(leaks)}):\n  "
-    return message + "\n  ".join(leaks[:SHOWN]) + "\n  ..." * (len(leaks) > SHOWN)
+    # Semicolons too: an error of a command is shown on one line.
+    return message + ";\n  ".join(leaks[:SHOWN]) + ";\n  ..." * (len(leaks) > SHOWN)

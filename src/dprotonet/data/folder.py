@@ -1,8 +1,9 @@
 """A folder of images as a data set: ROOT/train/CLASS/*, ROOT/test/CLASS/*, optionally val/ and masks/.
 
 Every file is read once at the start: broken ones are skipped and reported by name, equal bytes in two splits
-(a leak) are found. Without val/ a seeded, stratified share of train becomes the validation split;
-ROOT/masks/SPLIT/CLASS/NAME.png is the localisation truth. Reading is left to `scan` and `image`.
+(a leak) are found; files that are no images by their ending are counted and told. Without val/ a seeded,
+stratified share of train becomes the validation split; ROOT/masks/SPLIT/CLASS/NAME.png is the localisation
+truth. Reading is left to `scan` and `image`.
 """
 
 import logging
@@ -13,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from dprotonet.data.base import Splits
 from dprotonet.data.duplicates import find_duplicates, report_duplicates
+from dprotonet.data.ending import IMAGE_ENDINGS, check_dicom, counted_endings, ignored_words, is_image
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import some
 from dprotonet.data.reading import Reading
@@ -20,8 +22,8 @@ from dprotonet.data.scan import ImageFile, Progress, scan
 from dprotonet.data.share import drawn_share
 from dprotonet.errors import UserError
 
-EXTENSIONS = frozenset(["jpg", "jpeg", "png", "bmp", "tif", "tiff", "webp", "gif", "ppm", "pgm"])
 SPLITS = ("train", "val", "test")
+MASKS = "masks"  # the folder
 UNKNOWN = "unknown"  # the class of images without classes
 _LAYOUT = (
     "ROOT/train/CLASS/*.jpg and ROOT/test/CLASS/*.jpg (optional: ROOT/val, ROOT/masks/SPLIT/CLASS/NAME.png)"
@@ -35,13 +37,18 @@ def folder_splits(root: Path, reading: Reading) -> Splits:
 
     Raises UserError for a tree that cannot be used, and for equal files in two splits unless allowed.
     """
-    listing = _listing(root)
-    masks = _masks(root)
+    everything = _listing(root)
+    listing = _images(everything)
+    mask_files = _mask_files(root)
+    masks = _masks(mask_files)
+    check_dicom(_names(listing))
     scanned = scan(root, _with_masks(listing, masks), on_progress=reading.on_progress)
     _refuse_broken_masks(root, scanned.broken_masks)
-    classes = _agreed_classes(root, listing, scanned.files)
+    classes = _agreed_classes(root, everything, scanned.files)
     found = find_duplicates(scanned.files)
     report_duplicates(found, allow_leaks=reading.allow_leaks)
+    ignored = _ignored(everything, mask_files)
+    _warn_of_ignored(ignored)
     members = {split: [file for file in scanned.files if file.split == split] for split in SPLITS}
     if "val" not in listing:
         _set_aside(members, reading)
@@ -54,7 +61,9 @@ def folder_splits(root: Path, reading: Reading) -> Splits:
         "masks that belong to no image": _lonely(listing, masks),
     }
     known = {what: names for what, names in problems.items() if names}
-    return Splits(train, val, test, skipped=scanned.skipped, leaks=found.leaks, problems=known)
+    return Splits(
+        train, val, test, skipped=scanned.skipped, leaks=found.leaks, problems=known, ignored=ignored
+    )
 
 
 def _set_aside(members: dict[str, list[ImageFile]], reading: Reading) -> None:
@@ -75,13 +84,18 @@ def loose_images(root: str | Path, *, size: int = 224, on_progress: Progress | N
     if not root.is_dir():
         state = "is a file, not a folder" if root.exists() else "does not exist"
         raise UserError(f"{root} {state}; give a folder of images")
-    paths = [path for path in _children(root) if path.is_file() and _is_image(path)]
-    found = [ImageFile(_name(root, path), split="", class_name=UNKNOWN) for path in paths]
+    names = [path.name for path in _children(root) if path.is_file()]
+    images = list(filter(is_image, names))
+    check_dicom(images)
+    ignored = counted_endings(name for name in names if not is_image(name))
+    found = [ImageFile(name, split="", class_name=UNKNOWN) for name in images]
     files = scan(root, found, on_progress=on_progress).files
     if not files:
         raise UserError(
-            f"{root} has no readable image; give a folder of images ({', '.join(sorted(EXTENSIONS))})"
+            f"{root} has no readable image{_beside(ignored)}; "
+            f"give a folder of images ({', '.join(IMAGE_ENDINGS)})"
         )
+    _warn_of_ignored(ignored)
     return ListedImages(root, files, classes=[UNKNOWN], size=size)
 
 
@@ -103,7 +117,7 @@ def _listing(root: Path) -> Listing:
 def _layout_message(root: Path) -> str:
     children = _children(root)
     folders = [child for child in children if child.is_dir()]
-    loose = [child for child in children if child.is_file() and _is_image(child)]
+    loose = [child for child in children if child.is_file() and is_image(child)]
     others = [child.name + "/" * child.is_dir() for child in children if child not in loose]
     images = [f"{len(loose)} images such as {loose[0].name}"] if loose else []
     message = f"{root} must hold {_LAYOUT}; found: {some([*others, *images]) or 'nothing'}."
@@ -111,7 +125,7 @@ def _layout_message(root: Path) -> str:
         message += " Images need a folder for each class, in ROOT/train and in ROOT/test."
     if inner := [folder for folder in folders if (folder / "train").is_dir()]:
         return f"{message} The folder inside has train/: did you mean {inner[0]}?"
-    bare = [f.name for f in folders if f.name not in SPLITS and any(map(_is_image, _children(f)))]
+    bare = [f.name for f in folders if f.name not in SPLITS and any(map(is_image, _children(f)))]
     if bare:
         message += f" Class folders ({some(bare)}) lie directly in ROOT: move part of the images of each"
         message += " to ROOT/train/CLASS/ and the others to ROOT/test/CLASS/."
@@ -121,9 +135,16 @@ def _layout_message(root: Path) -> str:
 def _classes_below(root: Path, folder: Path) -> dict[str, list[str]]:
     classes = [child for child in _children(folder) if child.is_dir()]
     if not classes:
-        loose = sum(map(_is_image, _children(folder)))
+        loose = sum(map(is_image, _children(folder)))
         raise UserError(f"{folder} has no class folders ({loose} loose images); it must hold {_LAYOUT}")
-    return {child.name: [_name(root, path) for path in _walk(child) if _is_image(path)] for child in classes}
+    return {child.name: [_name(root, path) for path in _walk(child)] for child in classes}
+
+
+def _images(everything: Listing) -> Listing:
+    return {
+        split: {name: list(filter(is_image, files)) for name, files in classes.items()}
+        for split, classes in everything.items()
+    }
 
 
 def _children(folder: Path) -> list[Path]:
@@ -140,22 +161,39 @@ def _walk(folder: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
             yield from _walk(child, above)
 
 
-def _is_image(path: Path) -> bool:
-    known = path.suffix[1:].lower() in EXTENSIONS
-    if not known:
-        _log.debug("ignored, not an image by its name: %s", path)
-    return known
-
-
 def _name(root: Path, path: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def _masks(root: Path) -> dict[str, str]:
+def _mask_files(root: Path) -> list[str]:
+    folder = root / MASKS
+    return [_name(root, path) for path in _walk(folder)] if folder.is_dir() else []
+
+
+def _masks(files: Iterable[str]) -> dict[str, str]:
     """The masks by the name of their image without its ending."""
-    folder = root / "masks"
-    paths = [path for path in _walk(folder) if path.suffix.lower() == ".png"] if folder.is_dir() else []
-    return {_name(folder, path.with_suffix("")): _name(root, path) for path in paths}
+    return {_stem(name).removeprefix(f"{MASKS}/"): name for name in files if _is_mask(name)}
+
+
+def _is_mask(name: str) -> bool:
+    """PNG alone: truth is all that is not black, and what JPEG calls black is not."""
+    return PurePosixPath(name).suffix.lower() == ".png"
+
+
+def _ignored(everything: Listing, mask_files: Iterable[str]) -> dict[str, int]:
+    """Files left out by their ending; masks are counted apart, since other endings are right for them."""
+    images = counted_endings(name for name in _names(everything) if not is_image(name))
+    masks = counted_endings(name for name in mask_files if not _is_mask(name))
+    return images | {f"{ending} in {MASKS}/ (masks are .png)": count for ending, count in masks.items()}
+
+
+def _warn_of_ignored(ignored: Mapping[str, int]) -> None:
+    if ignored:
+        _log.warning("%s", ignored_words(ignored))
+
+
+def _beside(ignored: Mapping[str, int]) -> str:
+    return f" ({ignored_words(ignored)})" if ignored else ""
 
 
 def _with_masks(listing: Listing, masks: Mapping[str, str]) -> list[ImageFile]:
@@ -190,18 +228,26 @@ def _refuse_broken_masks(root: Path, broken: Mapping[str, str]) -> None:
 
 
 def _agreed_classes(root: Path, listing: Listing, files: Iterable[ImageFile]) -> list[str]:
+    """The classes, the same in all splits; the listing has files of any ending."""
     usable = Counter((file.split, file.class_name) for file in files)
     for split, classes in listing.items():
         for name, found in classes.items():
             if not usable[split, name]:
-                broken = f"all {len(found)} images are unreadable" if found else "it holds no images"
-                raise UserError(f"class {root / split / name} is empty: {broken}; add images or remove it")
+                raise UserError(
+                    f"class {root / split / name} is empty: {_why_empty(found)}; add images or remove it"
+                )
     for split, other in [(a, b) for a in listing for b in listing if a != b]:
         if missing := sorted(listing[split].keys() - listing[other].keys()):
             raise UserError(_missing_class_message(missing, split, other, listing[other]))
     if len(listing["train"]) < 2:
         raise UserError(f"{root} has only one class, {some(listing['train'])}; a classifier needs two")
     return sorted(listing["train"])
+
+
+def _why_empty(found: Sequence[str]) -> str:
+    images = list(filter(is_image, found))
+    why = f"all {len(images)} images are unreadable" if images else "it holds no images"
+    return why + _beside(counted_endings(name for name in found if not is_image(name)))
 
 
 def _missing_class_message(missing: Sequence[str], split: str, other: str, there: Iterable[str]) -> str:

@@ -83,6 +83,11 @@ def probed_extent(data: bytes, *, name: str) -> Extent:
         return stored[::-1] if _orientation(image) in _LYING else stored
 
 
+def upright_extent(image: Image.Image) -> Extent:
+    """Width and height of a PIL image, turned as EXIF says."""
+    return _upright(image).size
+
+
 def image_from_pil(image: Image.Image, *, size: int) -> Tensor:
     """A PIL image of any mode, upright and squashed to the square: (3, size, size) uint8."""
     return _resized(_rgb(_upright(image)), (size, size))

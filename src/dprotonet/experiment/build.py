@@ -214,8 +214,17 @@ def _masks_from_file(path: Path, size: tuple[int, int]) -> Tensor:
     return masks
 
 
+SIMILARITIES: Mapping[str, Callable[[NetworkConfig], Similarity]] = {
+    "log": lambda config: LogSimilarity(config.epsilon),
+    "cosine": lambda config: CosineSimilarity(),
+}
+"""The words of --similarity, and what they stand for."""
+
+
 def build_similarity(config: NetworkConfig) -> Similarity:
-    return LogSimilarity(config.epsilon) if config.similarity == "log" else CosineSimilarity()
+    if config.similarity not in SIMILARITIES:
+        raise UserError(f"unknown similarity '{config.similarity}'; known: {', '.join(SIMILARITIES)}")
+    return SIMILARITIES[config.similarity](config)
 
 
 def build_normalise(backbone: nn.Module, channels: int) -> Normalise:

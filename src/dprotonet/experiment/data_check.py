@@ -67,6 +67,7 @@ class DataReport:
     unreadable: Mapping[str, str] = field(default_factory=dict)
     leaks: Sequence[str] = ()
     problems: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)  # files by their ending
 
     @property
     def failed(self) -> bool:
@@ -97,6 +98,7 @@ def check_data_set(config: DataConfig, on_progress: Progress | None = None) -> C
         unreadable=dict(splits.skipped),
         leaks=splits.leaks,
         problems=dict(splits.problems),
+        ignored=dict(splits.ignored),
     )
     return CheckedData(report, splits)
 

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.image_like import ImageLike
+from dprotonet.experiment.image_like import ImageLike, image_size
 from dprotonet.experiment.model import EvidenceItem, Model, Prediction
 from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay
@@ -54,11 +54,15 @@ class ExplainedRow:
 
 @dataclass(frozen=True, eq=False)
 class ExplainedPrediction:
-    """A prediction with the places of its weightiest prototypes; `image` (3, H, W) uint8 as it was seen."""
+    """A prediction with the places of its weightiest prototypes; `image` (3, H, W) uint8 as it was seen.
+
+    `image_size` is height and width of the image itself, before it was squashed.
+    """
 
     image: Tensor
     prediction: Prediction
     rows: tuple[ExplainedRow, ...]
+    image_size: tuple[int, int]
 
     @property
     def rest(self) -> float:
@@ -111,7 +115,8 @@ def explain(
     predictions = [item for block in _blocks(images, _IMAGES) for item in model.predict_many(block)]
     chosen = [prediction.evidence[:top] for prediction in predictions]
     rows = explained_rows(model, pixels, chosen, preset=preset, on_step=on_step)
-    return [ExplainedPrediction(*parts) for parts in zip(pixels, predictions, rows, strict=True)]
+    sizes = map(image_size, images)
+    return [ExplainedPrediction(*parts) for parts in zip(pixels, predictions, rows, sizes, strict=True)]
 
 
 def explained_rows(

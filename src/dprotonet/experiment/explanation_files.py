@@ -1,7 +1,7 @@
 """Explanations as files: maps as .npy, pictures as .png, everything else in explanation.json."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ def save_explained(explained: ExplainedPrediction, folder: Path, *, title: str =
         "rows": [_save_row(explained, row, place, folder) for place, row in enumerate(explained.rows, 1)],
         "rest": explained.rest,
         "size": list(explained.image.shape[-2:]),
+        "image_size": list(explained.image_size),
         **_facts(explained.rows[0].input),
         "sheet": "sheet.png",
     }
@@ -50,7 +51,8 @@ def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> d
         "likely": [{"class_name": name, "probability": share} for name, share in item.likely],
         "node": item.explanation.node,
         "size": list(item.explanation.heatmap.shape),
-        "box": item.explanation.box()._asdict(),
+        "image_size": list(item.image_size),
+        **boxes(item.explanation, item.image_size),
         "passes": item.explanation.passes._asdict(),
         **_facts(item.explanation),
         "files": _save_maps(folder, item.explanation, raw=True)
@@ -59,12 +61,19 @@ def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> d
     return _written(content, folder)
 
 
+def boxes(explanation: Explanation, image_size: Sequence[int]) -> dict[str, dict[str, int]]:
+    """The box in pixels of the map, which the network saw squashed to a square, and in those of the image."""
+    box = explanation.box()
+    stretched = box.stretched(explanation.raw.shape, image_size)
+    return {"box": box._asdict(), "box_in_image": stretched._asdict()}
+
+
 def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, folder: Path) -> dict[str, Any]:
     stem = f"{place}-prototype-{row.item.prototype:04d}"
     image, source = f"{stem}-image-", f"{stem}-source-"
     return {
         **asdict(row.item),
-        "box": row.input.box()._asdict(),
+        **boxes(row.input, explained.image_size),
         "source_box": row.source.box()._asdict(),
         "passes": row.input.passes._asdict(),
         "source_passes": row.source.passes._asdict(),

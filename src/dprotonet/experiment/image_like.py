@@ -7,7 +7,15 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.data.image import image_from_pil, picture_from_pil, read_image, read_picture
+from dprotonet.data.image import (
+    contents,
+    image_from_pil,
+    picture_from_pil,
+    probed_extent,
+    read_image,
+    read_picture,
+    upright_extent,
+)
 from dprotonet.errors import UserError
 
 ImageLike = str | PathLike[str] | Image.Image | Tensor
@@ -25,6 +33,13 @@ def picture(image: ImageLike, *, longest: int) -> Tensor:
     if isinstance(image, str | PathLike):
         return read_picture(image, longest=longest)
     return picture_from_pil(_picture(image), longest=longest)
+
+
+def image_size(image: ImageLike) -> tuple[int, int]:
+    """Height and width of the image itself, upright, before anything was squashed."""
+    if isinstance(image, str | PathLike):
+        return probed_extent(contents(image), name=str(image))[::-1]
+    return upright_extent(_picture(image))[::-1]
 
 
 def several(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:

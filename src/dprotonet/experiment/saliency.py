@@ -11,7 +11,7 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.explainers import RIVALS, rival, watches_probability
-from dprotonet.experiment.image_like import ImageLike, name_of, picture, several
+from dprotonet.experiment.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.mdm import MDM, Preset
@@ -38,6 +38,7 @@ class Saliency:
     probability: float
     likely: tuple[tuple[str, float], ...]  # the likeliest classes
     explanation: Explanation  # at the size that the network wants
+    image_size: tuple[int, int]  # height and width of the image itself
 
     @property
     def heatmap(self) -> Tensor:
@@ -119,6 +120,7 @@ def _saliency(
         probability=float(probabilities[label]),
         likely=tuple((classifier.classes[index], float(probabilities[index])) for index in order),
         explanation=explanation,
+        image_size=image_size(image),
     )
 
 

@@ -50,7 +50,8 @@ class SourceMaps:
             raise UserError(
                 "this model was not loaded from a run folder, so its source images are not at hand"
             )
-        return self.model.folder / "explanations" / f"{self.decoder.name}-{self._digest()}"
+        preset, *_ = self.decoder.name.split(",")  # changed values are in the digest
+        return self.model.folder / "explanations" / f"{preset}-{self._digest()}"
 
     def stored(self, prototypes: Sequence[int]) -> dict[int, Explanation]:
         """Where those prototypes lie whose heatmaps are kept already; `raw` is the heatmap once more."""

@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
 RESUMABLE = {"epochs", "patience", "workers", "image_cache", "tensorboard"}
 
+FEW_IMAGES = 10  # one of so few validation images is a tenth of the accuracy that the best epoch is chosen by
+
 
 @dataclass(frozen=True)
 class Preparing:
@@ -88,6 +90,7 @@ class Trainer:
         self._check_out(folder)
         splits = self.splits(self.config.data, self.on_scan)
         check_data(splits.train, self._needed_images())
+        self._warn_of_few(len(splits.val))
         network = self._network(splits)
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
@@ -101,6 +104,15 @@ class Trainer:
             yield event
         writer.close()
         accelerator.wait_for_everyone()
+
+    def _warn_of_few(self, images: int) -> None:
+        """Once, also where one fold after another is trained."""
+        if images < FEW_IMAGES and not self.resume and self.config.data.fold <= 1:
+            logger.warning(
+                "only %d validation images in all: choosing the best epoch by so few is a lottery; "
+                "add images, or set a larger share of them aside for validation",
+                images,
+            )
 
     def _needed_images(self) -> int:
         """Of each class: one for every prototype, no more than one image being the source of each."""

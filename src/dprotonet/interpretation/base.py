@@ -10,7 +10,7 @@ import html
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -45,6 +45,16 @@ class Box(NamedTuple):
     top: int
     right: int
     bottom: int
+
+    def stretched(self, size: Sequence[int], onto: Sequence[int]) -> "Box":
+        """The same place where a map of one height and width is stretched onto another, rounded outwards."""
+        (height, width), (new_height, new_width) = size, onto
+        return Box(
+            self.left * new_width // width,
+            self.top * new_height // height,
+            -(-self.right * new_width // width),
+            -(-self.bottom * new_height // height),
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -67,6 +67,24 @@ def _named(name: str) -> Preset:
     return PRESETS[name]
 
 
+def preset_name(given: Preset) -> str:
+    """The nearest preset and what differs from it, "fast, iterations=15"; "custom" for a way of one's own."""
+    own = asdict(given)  # type: ignore[call-overload]
+    alike = {
+        name: asdict(known)  # type: ignore[call-overload]
+        for name, known in PRESETS.items()
+        if type(known) is type(given)
+    }
+    changes = {
+        name: [f"{key}={value}" for key, value in own.items() if value != known[key]]
+        for name, known in alike.items()
+    }
+    if not changes:
+        return "custom"
+    nearest = min(changes, key=lambda name: len(changes[name]))
+    return ", ".join([nearest, *changes[nearest]])
+
+
 class MDM:
     """Explains a model; give it a module, or nothing and a node of your own with every call.
 
@@ -82,7 +100,7 @@ class MDM:
         internal_batch_size: int = 32,
     ) -> None:
         self.model = model
-        self.name = preset if isinstance(preset, str) else "custom"
+        self.name = preset if isinstance(preset, str) else preset_name(preset)
         self.preset = _named(preset) if isinstance(preset, str) else preset
         self.internal_batch_size = internal_batch_size
 

@@ -18,7 +18,7 @@ from dprotonet.web.guard import Guard
 from dprotonet.web.review import router as review
 from dprotonet.web.routes import REFUSALS, router, service_of
 from dprotonet.web.samples import NoSuchImage
-from dprotonet.web.service import Missing, Service
+from dprotonet.web.service import Missing, NotYet, Service
 from dprotonet.web.worker import Busy
 
 STATIC = Path(__file__).with_name("static")
@@ -86,6 +86,7 @@ def _add_errors(app: FastAPI) -> None:
         UserError: 400,
         Missing: 404,
         NoSuchImage: 404,
+        NotYet: 409,
         Busy: 503,
     }
 

@@ -12,7 +12,7 @@ from dprotonet.web import schemas
 from dprotonet.web.job import Job
 from dprotonet.web.reading import job_facts, reading
 from dprotonet.web.seen import Seen
-from dprotonet.web.service import Missing, Service
+from dprotonet.web.service import Service
 
 PAUSE = 0.05  # seconds between news: more than 20 a second nobody sees
 HEARTBEAT = 1.0  # seconds between looks whether the watcher is still there
@@ -26,6 +26,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "a token is needed",
         403: "requests from other pages are refused",
         404: "not known, or no longer",
+        409: "not yet: ask for it, and wait for the job",
         413: "too large",
         421: "the server does not answer to that name",
         503: "busy; try again in a moment",
@@ -97,11 +98,8 @@ async def sheet(
     top: Annotated[int, Query(ge=1, le=10)] = 3,
     off: Annotated[list[int] | None, Query(max_length=4096)] = None,
 ) -> Response:
-    """The explanation of a class as one picture, once the places of its prototypes are known."""
-    known, without = service.label(seen, label), service.prototypes(off or [])
-    drawn = await asyncio.wrap_future(service.reading.submit(lambda: seen.sheet(known, top, without)))
-    if drawn is None:
-        raise Missing("the places of these prototypes are not known yet; ask for them first")
+    """The explanation of a class as one picture, once the places of its `top` prototypes are known."""
+    drawn = await asyncio.wrap_future(service.sheet(seen, label, top, off or []))
     return Response(drawn, media_type=PNG)
 
 
@@ -124,30 +122,25 @@ async def maps(seen: Image, wanted: schemas.MapWanted, service: Served) -> schem
     "/images/{key}/places/{prototype}/{where}", response_class=Response, responses=picture_response(NPY)
 )
 async def place_map(
-    seen: Image, prototype: Number, where: Annotated[str, Path(pattern="^(image|source)$")]
+    seen: Image, service: Served, prototype: Number, where: Annotated[str, Path(pattern="^(image|source)$")]
 ) -> Response:
     """The raw map of a prototype, in the image or in its source: .npy, float32."""
-    place = seen.places.find(str(prototype))
-    if place is None:
-        raise Missing("this map is not known, or no longer; ask for it again")
+    place = service.place(seen, prototype)
     return Response((place.image if where == "image" else place.source).npy(), media_type=NPY)
 
 
 @router.get("/images/{key}/maps/{label}/{method}", response_class=Response, responses=picture_response(NPY))
-async def class_map(seen: Image, label: Number, method: Annotated[str, Path(max_length=40)]) -> Response:
+async def class_map(
+    seen: Image, service: Served, label: Number, method: Annotated[str, Path(max_length=40)]
+) -> Response:
     """The raw map of a class by a method: .npy, float32."""
-    found = seen.maps.find(f"{label}-{method}")
-    if found is None:
-        raise Missing("this map is not known, or no longer; ask for it again")
-    return Response(found.npy(), media_type=NPY)
+    return Response(service.class_map(seen, label, method).npy(), media_type=NPY)
 
 
 @router.get("/images/{key}/places/{prototype}")
-async def place_facts(seen: Image, prototype: Number) -> dict[str, Any]:
+async def place_facts(seen: Image, service: Served, prototype: Number) -> dict[str, Any]:
     """How the map of a prototype was made: settings, passes, loss, box."""
-    place = seen.places.find(str(prototype))
-    if place is None:
-        raise Missing("this map is not known, or no longer; ask for it again")
+    place = service.place(seen, prototype)
     return {"prototype": prototype, "image": place.image.facts, "source": place.source.facts}
 
 

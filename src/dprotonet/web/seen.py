@@ -1,7 +1,7 @@
 """An image that the service has looked at: what was found, and the maps that were made of it since."""
 
 import io
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,13 +61,15 @@ class Seen:
         found = Place(as_map(row.input), as_map(row.source), row.source_image)
         self.places.add(found, key=str(row.item.prototype))
 
-    def sheet(self, label: int, top: int, off: Collection[int] = ()) -> bytes | None:
-        """The explanation as one picture, PNG; None while places are lacking."""
+    def weightiest(self, label: int, top: int, off: Collection[int] = ()) -> list[EvidenceItem]:
+        """The first prototypes that speak for a class, those that are switched off left out."""
         silent = set(off)
-        items = [item for item in self.answer.evidence(label, off) if item.prototype not in silent][:top]
-        rows = [self._drawn(item) for item in items]
-        if not rows or None in rows:
-            return None
+        return [item for item in self.answer.evidence(label, off) if item.prototype not in silent][:top]
+
+    def sheet(
+        self, label: int, rows: Sequence[tuple[EvidenceItem, Place]], off: Collection[int] = ()
+    ) -> bytes:
+        """The explanation of a class by these prototypes and their places as one picture, PNG."""
         score = float(self.answer.logits(off)[label])
         classes, shares = self.answer.model.classes, self.answer.probabilities(off)
         likely = [
@@ -78,16 +80,13 @@ class Seen:
             title=self.name or "image",
             probabilities=likely,
             explained=classes[label],
-            rows=[row for row in rows if row is not None],
-            rest=score - sum(item.contribution for item in items),
+            rows=[self._drawn(item, place) for item, place in rows],
+            rest=score - sum(item.contribution for item, _ in rows),
             logit=score,
         )
         return encoded(drawn)
 
-    def _drawn(self, item: EvidenceItem) -> ExplanationRow | None:
-        place = self.places.find(str(item.prototype))
-        if place is None:
-            return None
+    def _drawn(self, item: EvidenceItem, place: Place) -> ExplanationRow:
         return ExplanationRow(
             overlay(self.pixels, place.image.heatmap.float()),
             overlay(place.source_image, place.source.heatmap.float()),

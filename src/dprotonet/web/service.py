@@ -24,7 +24,7 @@ from dprotonet.web.explaining import Explaining
 from dprotonet.web.job import Job
 from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
-from dprotonet.web.seen import Seen, png
+from dprotonet.web.seen import Map, Place, Seen, png
 from dprotonet.web.store import Store
 from dprotonet.web.worker import Busy, Worker
 
@@ -45,6 +45,10 @@ class Settings:
 
 class Missing(LookupError):
     """An id or a number that is not known, or no longer."""
+
+
+class NotYet(LookupError):
+    """A map that can be had, but nobody asked for it, or the work on it is not done."""
 
 
 class Service:
@@ -136,6 +140,47 @@ class Service:
         (number,) = self.prototypes([prototype])
         return self.reading.submit(lambda: png(source_image(self.model, number)))
 
+    def place(self, seen: Seen, prototype: int) -> Place:
+        """Where a prototype is seen in the image, once that is known."""
+        (number,) = self.prototypes([prototype])
+        place = seen.places.find(str(number))
+        if place is None:
+            raise NotYet(
+                f"the place of prototype {number} is not known yet; ask for it, and wait for the job"
+            )
+        return place
+
+    def class_map(self, seen: Seen, label: int, method: str) -> Map:
+        """Where a class is seen in the image by a method, once that is known."""
+        known = self.label(seen, label)
+        self._check_method(method)
+        found = seen.maps.find(f"{known}-{method}")
+        if found is None:
+            raise NotYet(f"the map of class {known} is not known yet; ask for it, and wait for the job")
+        return found
+
+    def sheet(self, seen: Seen, label: int, top: int, off: Collection[int]) -> "Future[bytes]":
+        """The explanation of a class as one picture, PNG, once the places of its prototypes are known."""
+        known, without = self.label(seen, label), self.prototypes(off)
+        return self.reading.submit(lambda: self._drawn(seen, known, top, without))
+
+    def _drawn(self, seen: Seen, label: int, top: int, off: Collection[int]) -> bytes:
+        items = seen.weightiest(label, top, off)
+        if not items:
+            raise Missing("there is no prototype to draw")
+        places = {item.prototype: seen.places.find(str(item.prototype)) for item in items}
+        if lacking := [str(number) for number, place in places.items() if place is None]:
+            raise NotYet(
+                f"the places of these prototypes are not known yet: {', '.join(lacking)}; "
+                "ask for them, and wait for the job"
+            )
+        rows = [(item, place) for item in items if (place := places[item.prototype]) is not None]
+        return seen.sheet(label, rows, off)
+
+    def _check_method(self, method: str) -> None:
+        if method not in self.methods:
+            raise Missing(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
+
     # ── slow work ──
 
     def explain_places(self, seen: Seen, prototypes: Collection[int]) -> Job:
@@ -147,8 +192,7 @@ class Service:
 
     def explain_class(self, seen: Seen, label: int, method: str) -> Job:
         """Where a class is seen in the image, by one of `methods`."""
-        if method not in self.methods:
-            raise Missing(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
+        self._check_method(method)
         known = self.label(seen, label)
         return self._begin(lambda job: self.explaining.class_map(seen, known, method, job), self.decoding)
 
@@ -173,7 +217,7 @@ class Service:
 
 def in_words(error: Exception) -> str:
     """Errors that were written for people as they are, others by their kind only."""
-    if isinstance(error, UserError | ComputationError | Missing | Busy):
+    if isinstance(error, UserError | ComputationError | Missing | NotYet | Busy):
         return str(error)
     logger.error("unexpected %s", type(error).__name__, exc_info=error)
     return f"this failed unexpectedly ({type(error).__name__}); the server's log says more"

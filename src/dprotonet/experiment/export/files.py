@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dprotonet.experiment.explanation_files import RESULT
+from dprotonet.experiment.explanation_files import RESULT, boxes
 from dprotonet.experiment.export.onnx_model import OnnxExplained
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.files import write_text
@@ -19,14 +19,15 @@ def save_onnx_explained(explained: OnnxExplained, folder: Path, *, title: str = 
     for place, (item, found) in enumerate(explained.rows, start=1):
         stem = f"{place}-prototype-{item.prototype:04d}"
         found.save(folder, image=explained.image, stem=stem)
-        rows.append({**asdict(item), "box": found.box()._asdict(), "files": stem})
+        rows.append({**asdict(item), **boxes(found, explained.image_size), "files": stem})
     shown = sum(item.contribution for item, _ in explained.rows)
     content = {
         **{key: value for key, value in asdict(explained.prediction).items() if key != "evidence"},
         "rows": rows,
         "rest": explained.prediction.logit - shown if rows else 0.0,
-        "box": explained.whole_class.box()._asdict(),
+        **boxes(explained.whole_class, explained.image_size),
         "size": list(explained.image.shape[-2:]),
+        "image_size": list(explained.image_size),
         **explained.whole_class.facts,
         "sheet": "sheet.png",
     }

@@ -20,7 +20,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.explain import Explaining, OnStep
 from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.extra import import_onnx_extra
-from dprotonet.experiment.image_like import ImageLike, name_of, square
+from dprotonet.experiment.image_like import ImageLike, image_size, name_of, square
 from dprotonet.experiment.model import EvidenceItem, Prediction, prediction_of
 from dprotonet.figures import method_sheet
 from dprotonet.interpretation.base import Explanation
@@ -41,6 +41,7 @@ class OnnxExplained:
     prediction: Prediction
     whole_class: Explanation
     rows: tuple[tuple[EvidenceItem, Explanation], ...]
+    image_size: tuple[int, int]  # height and width of the image itself, before it was squashed
 
     def picture(self, title: str = "") -> Image.Image:
         """The image beside all heatmaps, each with its points."""
@@ -121,9 +122,7 @@ class OnnxModel:
         found = []
         for number, (image, prediction) in enumerate(zip(images, self.predict_many(images), strict=True)):
             watch = partial(_told, on_step, number, len(images))
-            found.append(
-                self._explained(self.pixels(image), prediction, prediction.evidence[:top], decoder, watch)
-            )
+            found.append(self._explained(image, prediction, prediction.evidence[:top], decoder, watch))
         return found
 
     def _prediction(self, name: str, found: dict[str, Tensor], row: int) -> Prediction:
@@ -149,7 +148,7 @@ class OnnxModel:
 
     def _explained(
         self,
-        pixels: Tensor,
+        image: ImageLike,
         prediction: Prediction,
         items: tuple[EvidenceItem, ...],
         decoder: MDM,
@@ -158,9 +157,11 @@ class OnnxModel:
         columns = [prediction.label, *(len(self.card.classes) + item.prototype for item in items)]
         names = [f"probability of {prediction.class_name}"]
         names += [f"prototype {item.prototype} in the image" for item in items]
+        pixels = self.pixels(image)
         inputs = self._normalised(pixels.float() / 255).expand(len(columns), -1, -1, -1)
         maps = decoder.explain(inputs, ColumnNode(self._answers, columns, names=names), on_step=watch)
-        return OnnxExplained(pixels, prediction, maps[0], tuple(zip(items, maps[1:], strict=True)))
+        rows = tuple(zip(items, maps[1:], strict=True))
+        return OnnxExplained(pixels, prediction, maps[0], rows, image_size(image))
 
     def _answers(self, inputs: np.ndarray) -> np.ndarray:
         """Probabilities and scores side by side, for images as the network inside normalises them."""
