@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from dprotonet.errors import UserError
+from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.evaluation import Evaluation, positive_class
 from dprotonet.training.evaluation import Predictions
 
@@ -60,3 +60,10 @@ def test_a_positive_class_that_cannot_be_is_refused() -> None:
         assert positive_class(classes) is None
         with pytest.raises(UserError, match=f"is for two classes, the run has {len(classes)}"):
             positive_class(classes, "a")
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_logits_that_are_no_numbers_are_not_counted_as_answers(logits: torch.Tensor, broken: float) -> None:
+    logits[1, 0] = broken
+    with pytest.raises(ComputationError, match=r"1 images \(test\) are not finite, first image 1"):
+        evaluation(logits)

@@ -89,6 +89,61 @@ def test_auroc_needs_both_kinds(kind: bool) -> None:
     assert math.isnan(auroc(torch.rand(3), torch.full((3,), kind)))
 
 
+@pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.int64])
+def test_auroc_takes_flags_and_integers(kind: torch.dtype) -> None:
+    random = np.random.default_rng(0)
+    positive, scores = random.random(300) < 0.4, random.random(300)
+    expected = reference.roc_auc_score(positive, scores)
+    found = auroc(torch.from_numpy(scores), torch.from_numpy(positive).to(kind))
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_auroc_is_exact_where_one_kind_is_rare() -> None:
+    random = np.random.default_rng(0)
+    positive = np.arange(10_000) >= 10  # ranks in single precision were wrong by 3e-5 here
+    scores = random.random(10_000) + 0.1 * positive
+    expected = reference.roc_auc_score(positive, scores)
+    assert auroc(torch.from_numpy(scores), torch.from_numpy(positive)) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("scores", "positive", "message"),
+    [
+        ([0.1, math.nan], [True, False], "scores of image 1 contain NaN"),
+        ([0.1, 0.2, 0.3], [0, 1, 2], "positive contains 2; it must be bool or the integers 0 and 1"),
+        ([0.1, 0.2], [-1, 1], "positive contains -1"),
+        ([0.1, 0.2], [0.0, 1.0], "positive is torch.float32"),
+        ([0.1, 0.2], [True], r"scores \(2,\) against positive \(1,\)"),
+    ],
+)
+def test_auroc_refuses_what_it_cannot_rank(scores: list[float], positive: list[float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        auroc(torch.tensor(scores), torch.tensor(positive))
+
+
+def test_confusion_of_small_integers_does_not_overflow() -> None:
+    labels, predictions = (torch.arange(25, dtype=torch.uint8) for _ in range(2))  # 24 · 25 is above 255
+    assert confusion_matrix(labels, predictions, 25).equal(torch.eye(25, dtype=torch.int64))
+    assert confusion_matrix(labels[:2].bool(), predictions[:2], 2).equal(torch.eye(2, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "message"),
+    [
+        ([0, 0], [1, 2], "the prediction of image 1 is 2; the classes are 0 to 1"),
+        ([0, 1], [0, -1], "the prediction of image 1 is -1"),
+        ([2, 1], [0, 0], "the label of image 0 is 2"),
+        ([0, 1], [0.0, 1.0], "the prediction of images is torch.float32; it must be an integer"),
+        ([0, 1], [0], r"labels \(2,\) against predictions \(1,\)"),
+    ],
+)
+def test_confusion_refuses_what_is_no_class(
+    labels: list[int], predictions: list[float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        confusion_matrix(torch.tensor(labels), torch.tensor(predictions), 2)
+
+
 @pytest.mark.parametrize("positive", range(CLASSES))
 @pytest.mark.parametrize("missing", [None, 2])
 def test_sensitivity_and_specificity_of_one_class_against_the_rest(

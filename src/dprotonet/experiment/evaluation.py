@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dprotonet.config import DataConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.transforms import Views
-from dprotonet.errors import UserError
+from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.build import build_accelerator, build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import save_picture
@@ -40,6 +40,15 @@ class Evaluation:
     classes: Sequence[str]
     predictions: Predictions
     positive: str | None = None  # see `positive_class`
+
+    def __post_init__(self) -> None:
+        """NaN has a largest place, too: it would be counted as an answer."""
+        broken = (~self.predictions.logits.isfinite().all(dim=1)).nonzero().flatten().tolist()
+        if broken:
+            raise ComputationError(
+                f"the logits of {len(broken)} images ({self.split}) are not finite, first image {broken[0]}: "
+                "the weights are damaged, or half precision was too small"
+            )
 
     @property
     def confusion(self) -> Tensor:

@@ -5,11 +5,16 @@ import math
 import torch
 from torch import Tensor
 
+from dprotonet.metrics.guards import class_numbers, scores_of_two_kinds
+
 
 def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tensor:
-    """Counts (C, C), rows true, columns predicted; labels and predictions (N,)."""
-    cells = labels * classes + predictions
-    return torch.bincount(cells, minlength=classes * classes).reshape(classes, classes)
+    """Counts (C, C), rows true, columns predicted; labels and predictions (N,), integers from 0 to C - 1."""
+    if labels.ndim != 1 or labels.shape != predictions.shape:
+        shapes = f"labels {tuple(labels.shape)} against predictions {tuple(predictions.shape)}"
+        raise ValueError(f"{shapes}; both must be (N,), one an image")
+    rows, columns = class_numbers(labels, "label", classes), class_numbers(predictions, "prediction", classes)
+    return torch.bincount(rows * classes + columns, minlength=classes * classes).reshape(classes, classes)
 
 
 def accuracy(confusion: Tensor) -> float:
@@ -42,14 +47,17 @@ def specificity(confusion: Tensor, positive: int = 1) -> float:
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float:
-    """Chance that a positive scores above a negative, ties counting half; NaN if one kind is missing."""
-    order = scores.double().unique(return_inverse=True, return_counts=True)
-    last = order[2].cumsum(0)
-    rank = (last - (order[2] - 1) / 2.0)[order[1]]  # mean rank within ties
-    hits, misses = int(positive.sum()), int((~positive).sum())
+    """Chance that a positive scores above a negative, ties counting half; NaN if one kind is missing.
+
+    Scores (N,), none of them NaN; positive (N,), of bool or the integers 0 and 1.
+    """
+    values, hit = scores_of_two_kinds(scores, positive)
+    _, level, counts = values.unique(return_inverse=True, return_counts=True)
+    rank = (counts.cumsum(0).double() - (counts - 1).double() / 2)[level]  # mean rank within ties
+    hits, misses = int(hit.sum()), int((~hit).sum())
     if not hits or not misses:
         return float("nan")
-    return ((rank[positive].sum() - hits * (hits + 1) / 2) / (hits * misses)).item()
+    return ((rank[hit].sum() - hits * (hits + 1) / 2) / (hits * misses)).item()
 
 
 def wilson_interval(right: int, total: int, *, z: float = 1.959964) -> tuple[float, float]:

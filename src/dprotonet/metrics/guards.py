@@ -46,6 +46,36 @@ def within_unit(values: Tensor, what: str) -> Tensor:
     return values.clamp(0, 1)
 
 
+def class_numbers(values: Tensor, what: str, classes: int) -> Tensor:
+    """The values (N,) as int64, in which no product overflows; each is one of the classes."""
+    if values.is_floating_point() or values.is_complex():
+        raise ValueError(f"the {what} of images is {values.dtype}; it must be an integer")
+    numbers = values.long()
+    wrong = ((numbers < 0) | (numbers >= classes)).nonzero().flatten().tolist()
+    if wrong:
+        raise ValueError(
+            f"the {what} of image {wrong[0]} is {int(numbers[wrong[0]])}; the classes are 0 to {classes - 1}"
+        )
+    return numbers
+
+
+def scores_of_two_kinds(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores (N,) in float64 and which are of positives (N,), of bool or the integers 0 and 1, as bool.
+
+    On the CPU: not every device has double precision.
+    """
+    if scores.ndim != 1 or scores.shape != positive.shape:
+        shapes = f"scores {tuple(scores.shape)} against positive {tuple(positive.shape)}"
+        raise ValueError(f"{shapes}; both must be (N,), one an image")
+    check_numbers(scores, "scores")
+    kinds = positive.cpu()
+    odd = kinds[(kinds != 0) & (kinds != 1)]
+    if kinds.is_floating_point() or kinds.is_complex() or len(odd):
+        found = f"contains {odd[0].item()}" if len(odd) else f"is {kinds.dtype}"
+        raise ValueError(f"positive {found}; it must be bool or the integers 0 and 1")
+    return scores.detach().cpu().double(), kinds.bool()
+
+
 def widened(values: Tensor) -> Tensor:
     """At least single precision: sums of half precision overflow."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
