@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from dprotonet.metrics.classification import confusion_matrix
-from dprotonet.metrics.meter import Average, ConfusionMeter, Meter
+from dprotonet.metrics.classification import auroc, confusion_matrix
+from dprotonet.metrics.meter import AurocMeter, Average, ConfusionMeter, CurveMeter, Meter
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
 
@@ -77,6 +77,40 @@ def test_the_confusion_meter_adds_up_and_merges() -> None:
     assert first.compute().equal(torch.zeros(3, 3, dtype=torch.int64))
 
 
+def test_the_auroc_meter_keeps_every_score() -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randint(9, (60,), generator=generator) / 9  # with ties
+    positive = torch.rand(60, generator=generator) < 0.3
+    first, second = AurocMeter(), AurocMeter()
+    assert math.isnan(first.compute())
+    first.update(scores[:11], positive[:11])
+    first.update(scores[11:20], positive[11:20].long())
+    second.update(scores[20:], positive[20:])
+    state = second.state()
+    first.merge(state)
+    state.zero_()
+    assert first.compute() == auroc(scores, positive)
+    assert len(first.state()) == 60
+    first.reset()
+    assert math.isnan(first.compute())
+
+
+def test_the_curve_meter_leaves_broken_curves_out_whole() -> None:
+    curves = torch.rand(30, 5, generator=torch.Generator().manual_seed(0))
+    curves[[3, 17], [0, 4]] = torch.nan
+    first, second = CurveMeter(5), CurveMeter(5)
+    assert first.compute().mean.isnan().all()
+    first.update(curves[:8])
+    first.update(curves[8:20])
+    second.update(curves[20:])
+    first.merge(second.state())
+    found, known = first.compute(), curves[~curves.isnan().any(dim=1)]
+    assert (found.count, found.left_out) == (28, 2)
+    assert torch.allclose(found.mean, known.double().mean(dim=0))
+    first.reset()
+    assert first.compute().count == 0
+
+
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\(2, 3\); they must be \(N,\)"):
         Meter().update(torch.zeros(2, 3))
@@ -84,6 +118,15 @@ def test_what_does_not_fit_is_refused() -> None:
         Meter().merge(torch.zeros((), dtype=torch.float64))
     with pytest.raises(ValueError, match=r"this meter's kind is \(2, 2\)"):
         ConfusionMeter(2).merge(ConfusionMeter(3).state())
+    with pytest.raises(ValueError, match=r"curves have shape \(2, 3\); they must be \(N, 4\)"):
+        CurveMeter(4).update(torch.zeros(2, 3))
+    with pytest.raises(ValueError, match=r"this meter's kind is \(6,\)"):
+        CurveMeter(4).merge(CurveMeter(3).state())
+    for wrong in (torch.zeros(5, 3, dtype=torch.float64), torch.zeros(5, 2), torch.tensor(1.0)):
+        with pytest.raises(ValueError, match=r"this meter's kind is \(., 2\) torch.float64"):
+            AurocMeter().merge(wrong)
+    with pytest.raises(ValueError, match="contain NaN"):
+        AurocMeter().update(torch.tensor([torch.nan]), torch.tensor([True]))
 
 
 def test_two_processes_measure_exactly_what_one_does(tmp_path: Path) -> None:
@@ -104,3 +147,6 @@ def test_two_processes_measure_exactly_what_one_does(tmp_path: Path) -> None:
     assert found["counts"].tolist() == found["counts alone"].tolist() == [90, 11]
     assert found["confusion"].equal(found["confusion alone"])
     assert found["confusion"].sum() == 101
+    assert found["auroc"].equal(found["auroc alone"])
+    assert 0.3 < found["auroc"] < 0.7
+    assert found["curve"].equal(found["curve alone"])

@@ -2,55 +2,74 @@
 
 import os
 import sys
+from typing import NamedTuple
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
 from torch import distributed as group
 
-from dprotonet.metrics.meter import ConfusionMeter, Meter
+from dprotonet.metrics.meter import AurocMeter, ConfusionMeter, CurveMeter, Meter
 
-IMAGES, CLASSES = 101, 4
+IMAGES, CLASSES, POINTS = 101, 4, 6
 
 
-def measured(images: Tensor) -> tuple[Meter, ConfusionMeter]:
+class Meters(NamedTuple):
+    """One of each kind."""
+
+    mean: Meter
+    confusion: ConfusionMeter
+    auroc: AurocMeter
+    curve: CurveMeter
+
+
+def fresh() -> Meters:
+    return Meters(Meter(), ConfusionMeter(CLASSES), AurocMeter(), CurveMeter(POINTS))
+
+
+def measured(images: Tensor) -> Meters:
     """Meters that have seen these images, in small batches; every tenth value is undefined."""
     generator = torch.Generator().manual_seed(0)
     values = 100 * torch.rand(IMAGES, generator=generator)
     values[::10] = torch.nan
     labels, predictions = torch.randint(CLASSES, (2, IMAGES), generator=generator)
-    meter, confusion = Meter(), ConfusionMeter(CLASSES)
+    scores, curves = torch.rand(IMAGES, generator=generator), torch.rand(IMAGES, POINTS, generator=generator)
+    meters = fresh()
     for batch in images.split(7):
-        meter.update(values[batch])
-        confusion.update(labels[batch], predictions[batch])
-    return meter, confusion
+        meters.mean.update(values[batch])
+        meters.confusion.update(labels[batch], predictions[batch])
+        meters.auroc.update(scores[batch], labels[batch] == 0)
+        meters.curve.update(curves[batch])
+    return meters
 
 
 def gathered(state: Tensor) -> list[Tensor]:
-    states = [torch.empty_like(state) for _ in range(group.get_world_size())]
-    group.all_gather(states, state)
+    """As objects: the states of AUROC differ in length, 51 images here and 50 there."""
+    states: list[Tensor] = [state] * group.get_world_size()
+    group.all_gather_object(states, state)
     return states
 
 
-def numbers(meter: Meter, confusion: ConfusionMeter, suffix: str) -> dict[str, Tensor]:
-    average = meter.compute()
+def numbers(meters: Meters, suffix: str) -> dict[str, Tensor]:
+    average = meters.mean.compute()
     return {
         f"mean{suffix}": torch.tensor(average.mean, dtype=torch.float64),
         f"counts{suffix}": torch.tensor([average.count, average.left_out]),
-        f"confusion{suffix}": confusion.compute(),
+        f"confusion{suffix}": meters.confusion.compute(),
+        f"auroc{suffix}": torch.tensor(meters.auroc.compute(), dtype=torch.float64),
+        f"curve{suffix}": meters.curve.compute().mean,
     }
 
 
 def main(out: str) -> None:
     group.init_process_group("gloo")
-    own = measured(torch.arange(group.get_rank(), IMAGES, group.get_world_size()))
-    merged = Meter(), ConfusionMeter(CLASSES)
+    own, merged = measured(torch.arange(group.get_rank(), IMAGES, group.get_world_size())), fresh()
     for meter, total in zip(own, merged, strict=True):
         for state in gathered(meter.state()):
             total.merge(state)
     if group.get_rank() == 0:
-        facts = {"processes": group.get_world_size(), "seen by the first": own[0].compute().count}
-        results = numbers(*merged, "") | numbers(*measured(torch.arange(IMAGES)), " alone")
+        facts = {"processes": group.get_world_size(), "seen by the first": own.mean.compute().count}
+        results = numbers(merged, "") | numbers(measured(torch.arange(IMAGES)), " alone")
         save_file(results | {name: torch.tensor(fact) for name, fact in facts.items()}, out)
     group.barrier()
     group.destroy_process_group()
