@@ -4,13 +4,16 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dprotonet.cli.compare import method_names
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
-from dprotonet.errors import UserError
+from dprotonet.errors import ComputationError, UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.compare.run import Failure
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class SanityArguments:
     methods: str = "mdm,gradcam"
     """Comma between methods, as of `dprotonet compare`."""
     limit: int = 4
-    """So many images, drawn from the split."""
+    """So many images, drawn from the split; all of them where there are fewer."""
     stages: int = 8
     """States of forgetting, from the last layer to the first."""
     seed: int = 0
@@ -55,8 +58,10 @@ def main(words: list[str]) -> None:
         check = SanityCheck(
             classifier, data, names, limit=arguments.limit, stages=arguments.stages, seed=arguments.seed
         )
-        for done, total in check.run():
-            reporter.advance("forgetting", done, total)
+        for progress in check.run():
+            reporter.advance("forgetting", progress.done, progress.total, progress.what)
+            if progress.failure is not None:
+                print(f"dprotonet: {_told(progress.failure)}", file=sys.stderr)
     content = {**check.summary(), "picture": str(arguments.out / "sanity.png")}
     write_text(arguments.out / "sanity.json", json.dumps(content, ensure_ascii=False, indent=1))
     check.save_picture(arguments.out / "sanity.png")
@@ -65,6 +70,13 @@ def main(words: list[str]) -> None:
         print()
     else:
         _show(content, names)
+    if check.idle:
+        raise ComputationError(f"{', '.join(check.idle)} explained no image; {arguments.out} has the others")
+
+
+def _told(failure: "Failure") -> str:
+    """In one line, whatever an explainer says."""
+    return " ".join(f"{failure.method} failed on {failure.image}: {failure.reason}".split())
 
 
 def _show(content: dict[str, Any], names: list[str]) -> None:
@@ -83,4 +95,8 @@ def _show(content: dict[str, Any], names: list[str]) -> None:
     console.print(
         "Mean rank correlation with the intact network's map: it should fall towards 0.", style="dim"
     )
+    for name, explained in content["explained"].items():
+        if explained < content["images"]:
+            note = f"{name}: {explained} of {content['images']} images, it failed on the others"
+            console.print(note, style="dim", soft_wrap=True, markup=False, highlight=False)
     console.print(f"picture: {content['picture']}", soft_wrap=True, markup=False, highlight=False)
