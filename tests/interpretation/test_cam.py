@@ -119,14 +119,26 @@ def test_a_map_after_a_relu_is_taken_where_there_is_one() -> None:
     assert torch.allclose(chosen.raw, expected.raw)
 
 
-def test_a_stem_sees_an_ablated_image_once(model: Net) -> None:
+def test_a_stem_sees_an_ablated_image_once_and_what_follows_is_counted(model: Net) -> None:
     stem = next(layer for layer in model.modules() if isinstance(layer, nn.Conv2d))
     node, layer = ClassNode(model, [0, 3]), rectifier(model)
     plain = CAM(model, "ablationcam", batch=4, layer=layer).explain(IMAGES, node)
+    ran: dict[str, list[int]] = {"stem": [], "head": []}
+    handle = model.head.register_forward_pre_hook(lambda _module, inputs: ran["head"].append(len(inputs[0])))
+    own = stem.forward
+
+    def counted(images: Tensor) -> Tensor:
+        ran["stem"].append(len(images))
+        return own(images)
+
+    vars(stem)["forward"] = counted
     known = CAM(model, "ablationcam", batch=4, layer=layer, stem=stem).explain(IMAGES, node)
-    assert "forward" not in vars(stem)
+    handle.remove()
+    assert vars(stem)["forward"] is counted
+    assert ran["stem"] == [1, 1]
     assert all(torch.equal(one.raw, other.raw) for one, other in zip(plain, known, strict=True))
-    assert [item.passes.forward for item in known] == [1, 1]
+    assert [item.passes.forward for item in known] == [sum(ran["head"]) // 2] * 2
+    assert known[0].passes == plain[0].passes
     assert plain[0].passes.forward > 4
 
 

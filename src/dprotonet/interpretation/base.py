@@ -32,7 +32,10 @@ logger = logging.getLogger(__name__)
 
 
 class Passes(NamedTuple):
-    """How often the network saw this image, masked or not, forwards and backwards."""
+    """How often the network was asked about this image, masked or not, forwards and backwards.
+
+    Also an answer for which only its last layers had to run, the others' values being known, is a pass.
+    """
 
     forward: int
     backward: int

@@ -35,7 +35,9 @@ class CAM:
     """Explains the class of a network by one of the four; `layer` None finds the deepest feature map.
 
     `stem` is a module of the network in front of that layer. Ablation-CAM shows it one image hundreds of
-    times; named, it computes that image once.
+    times; named, it computes that image once. What follows still runs every time, and every run counts as a
+    forward pass: passes say how often the network was asked. The one image by which the layer is found is
+    not counted.
     """
 
     def __init__(
@@ -59,9 +61,8 @@ class CAM:
         with borrowed(self.model), _unaltered(self.model), differentiable():
             labels = self._labels(images, node)
             module, layout = self._target_layer(images, labels)
-            with _computed_once(self._stem_before(module)) as stem:
+            with _computed_once(self._stem_before(module)):
                 maps, forward = self._maps(images, labels, module, layout)
-            forward = forward if stem is None else round(stem.computed / len(images))
         heat = unit_range(maps)
         warn_of_empty(heat, lambda row: f"logit of class {int(labels[row])}")
         return [
@@ -144,32 +145,27 @@ class _Once:
     """In the place of a module's forward: an image that comes again, alone or as a whole batch, is kept."""
 
     def __init__(self, forward: Callable[[Tensor], Tensor]) -> None:
-        self.forward, self.computed = forward, 0
+        self.forward = forward
         self.image, self.answer = torch.empty(0), torch.empty(0)
 
     def __call__(self, images: Tensor) -> Tensor:
         image = images[:1]
         if not torch.equal(image.expand_as(images), images):
-            return self._compute(images)
+            return self.forward(images)
         if not torch.equal(self.image, image):
-            self.image, self.answer = image.clone(), self._compute(image)
+            self.image, self.answer = image.clone(), self.forward(image)
         return self.answer.expand(len(images), *self.answer.shape[1:])
-
-    def _compute(self, images: Tensor) -> Tensor:
-        self.computed += len(images)
-        return self.forward(images)
 
 
 @contextmanager
-def _computed_once(module: nn.Module | None) -> Iterator[_Once | None]:
+def _computed_once(module: nn.Module | None) -> Iterator[None]:
     if module is None:
-        yield None
+        yield
         return
     own = vars(module).get("forward")
-    once = _Once(module.forward)
-    vars(module)["forward"] = once
+    vars(module)["forward"] = _Once(module.forward)
     try:
-        yield once
+        yield
     finally:
         del vars(module)["forward"]  # the class has it, unless the module had one of its own
         if own is not None:
