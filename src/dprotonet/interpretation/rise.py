@@ -76,14 +76,14 @@ class Rise:
     def _raw(self, problem: Problem) -> tuple[Tensor, Tensor]:
         """Σ score · mask / (samples · keep), (N, H, W), and which images are alike under all masks, (N,)."""
         score, scores = _Score(problem), []
-        # In double: a map's differences are small beside its mean, and must not depend on the batch.
-        total = problem.images.new_zeros(problem.count, problem.size[0] * problem.size[1]).double()
+        # In double: a map's differences are small beside its mean, and must not depend on the batch. On the
+        # CPU, where the masks are drawn: not every device has double precision (MPS has none).
+        total = torch.zeros(problem.count, problem.size[0] * problem.size[1], dtype=torch.float64)
         for masks in random_masks(self.samples, problem.size, grid=self.grid, keep=self.keep, seed=self.seed):
-            shown = masks.to(total.device)
-            scores.append(problem.answers(shown, score))
-            total += scores[-1].double().T @ shown.flatten(1).double()
+            scores.append(problem.answers(masks.to(problem.images.device), score))
+            total += scores[-1].cpu().double().T @ masks.flatten(1).double()
         raw = (total / (self.samples * self.keep)).float().unflatten(1, problem.size)
-        return raw, _steady(torch.cat(scores))
+        return raw.to(problem.images.device), _steady(torch.cat(scores))
 
     def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None) -> Node:
         if node is not None:

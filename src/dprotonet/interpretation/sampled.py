@@ -77,9 +77,10 @@ class SampledMasks:
         return {size: unit_range(self._weights(resized(shown, size), kept)) for size in self.sizes}
 
     def _weights(self, seen: Tensor, kept: Tensor) -> Tensor:
+        """Solved in double precision, and on the CPU: not every device has that (MPS has none)."""
         samples, size = len(seen), seen.shape[-1]
-        places = (seen.flatten(1) - seen.flatten(1).mean(dim=0)).double()
-        values = (kept - kept.mean(dim=0)).double()
-        ridge = self.ridge * torch.eye(samples, dtype=places.dtype, device=places.device)
+        places = (seen.flatten(1) - seen.flatten(1).mean(dim=0)).cpu().double()
+        values = (kept - kept.mean(dim=0)).cpu().double()
+        ridge = self.ridge * torch.eye(samples, dtype=places.dtype)
         dual = torch.linalg.solve(places @ places.T / samples + ridge, values)  # (samples, N)
-        return (places.T @ dual).T.reshape(-1, size, size).float()
+        return (places.T @ dual).T.reshape(-1, size, size).float().to(seen.device)

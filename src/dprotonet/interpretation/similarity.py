@@ -79,7 +79,7 @@ def percentile_box(heat: Tensor, percentile: float = 95) -> Box:
     """ProtoPNet's box: the smallest rectangle round all pixels of a map (H, W) at or above a percentile."""
     if not 0 <= percentile <= 100:
         raise ValueError(f"a percentile lies in [0, 100], not {percentile}")
-    values = heat.detach().double()
+    values = heat.detach().cpu().double()  # not every device has double precision
     kept = values >= values.flatten().quantile(percentile / 100)
     rows, columns = (kept.any(dim=axis).nonzero().flatten() for axis in (1, 0))
     return Box(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
