@@ -98,14 +98,15 @@ def _laid_out(problem: Problem, views: list[View], answers: list[Tensor]) -> Ten
 def _fading(length: int, start: int, whole: int) -> Tensor:
     """Weights (length,) of a part from `start` on, falling to nothing where it ends inside the whole.
 
-    Without, the edges of the parts stay visible in the finished map.
+    Without, the edges of the parts stay visible in the finished map. They fall over half of the overlap, so
+    that in its middle two answers still steady each other.
     """
     places = torch.arange(length) + 0.5
     inside = (places if start > 0 else None, length - places if start + length < whole else None)
-    overlap = max(2 * length - whole, 1)
+    fading = max((2 * length - whole) / 2, 1)
     weights = torch.ones(length)
     for distance in inside:
-        weights = weights if distance is None else torch.minimum(weights, distance / overlap)
+        weights = weights if distance is None else torch.minimum(weights, distance / fading)
     return weights
 
 
