@@ -13,11 +13,11 @@ from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, TOP, Decision
-from dprotonet.figures.ledger import Ledger
+from dprotonet.figures.ledger import FACTORS, Ledger
 from dprotonet.figures.style import BODY, MARGIN, MUTED, PAPER, SMALL
 
 THUMB, ROW = 92, 112  # edge of a prototype's picture, and height of its row
-LEDGER = Ledger(left=LEFT, factors=LEFT + 548, top=TOP, row=ROW, numbers=ROW // 2)
+LEDGER = Ledger(left=LEFT, factors=LEFT + 588, top=TOP, row=ROW, numbers=ROW // 2)
 
 
 @dataclass(frozen=True)
@@ -76,5 +76,7 @@ def stack(images: Sequence[Image.Image]) -> Image.Image:
 def _draw_row(canvas: Canvas, row: EvidenceRow, middle: int) -> None:
     canvas.picture((LEFT, middle - THUMB // 2), row.source, THUMB)
     left = LEFT + THUMB + 20
-    canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=LEDGER.factors - left - 150)
+    canvas.text(
+        (left, middle - 4), row.class_name, size=BODY, bold=True, width=LEDGER.factors - FACTORS - left
+    )
     canvas.text((left, middle + 20), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)

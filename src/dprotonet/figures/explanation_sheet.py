@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, PICTURE, TOP, Decision
-from dprotonet.figures.ledger import Ledger
+from dprotonet.figures.ledger import FACTORS, Ledger
 from dprotonet.figures.overlay import draw_key
 from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, font, wrapped
 
@@ -23,7 +23,7 @@ SOURCE = LEFT + THUMB + WORDS  # where the prototype's picture begins
 NAME = SOURCE + THUMB + 28  # where its class name begins
 NUMBERS = ROW // 2 + 30  # the numbers stand beneath the class name
 KEY = 56  # room for the colour key beneath the probabilities
-LEDGER = Ledger(left=LEFT, factors=NAME + 142, top=TOP, row=ROW, numbers=NUMBERS, width=400)
+LEDGER = Ledger(left=LEFT, factors=NAME + FACTORS, top=TOP, row=ROW, numbers=NUMBERS, width=400)
 
 
 @dataclass(frozen=True)
