@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -146,6 +147,15 @@ def test_weak_prototypes_are_named(full: Outline) -> None:
     assert "The same as prototype 1." in " ".join(first.split())
     assert "Never decides." in second
     assert "Never" not in third
+
+
+def test_an_unfamiliar_image_has_a_warning_on_its_card() -> None:
+    report, told = made_up(), "Careful: nothing here looks like what this run knows."
+    assert told not in render(report)
+    first, *others = report.groups[0].cases
+    strange = replace(report.groups[0], cases=(replace(first, warning=told), *others))
+    page = render(replace(report, groups=(strange, *report.groups[1:])))
+    assert page.count(f'<p class="warning">{told}</p>') == 1
 
 
 def test_a_black_box_has_no_sections_of_prototypes() -> None:

@@ -77,7 +77,7 @@ def rendered(figure: "Figure") -> Image.Image:
 
 
 def _replace_lacking(figure: "Figure") -> None:
-    """Marks for characters that the font lacks, in titles and legends; names at ticks were shortened before."""
+    """Marks for characters that the font lacks, in titles and legends; names at ticks have them already."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):

@@ -1,6 +1,6 @@
 """How many decimals a sum is printed with, by its magnitude, so that what is printed can be checked.
 
-Large points have two decimals, small ones more, or else products and sums of hundredths would read as nothing.
+Large points have two decimals, small ones more, or else products and sums of hundredths would read as none.
 The factors have as many as it takes for their printed product to be the points.
 """
 

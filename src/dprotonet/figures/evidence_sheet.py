@@ -41,13 +41,15 @@ def evidence_sheet(
     rest: float,
     logit: float,
     explained: str | None = None,
+    notice: str = "",
 ) -> Image.Image:
     """The sheet for one image (3, H, W) uint8 and the logit of one class.
 
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. The logit is
     that of the class `explained`, by default the most probable one. Numbers that do not add up are refused.
+    A `notice` stands in amber beneath the predicted class.
     """
-    decision = Decision(title, probabilities, rows, rest, logit, explained)
+    decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
     bottom = max(decision.bottom, LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)

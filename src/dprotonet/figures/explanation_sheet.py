@@ -50,13 +50,14 @@ def explanation_sheet(
     rows: Sequence[ExplanationRow],
     rest: float,
     logit: float,
+    notice: str = "",
 ) -> Image.Image:
     """The sheet for one image (3, H, W) uint8 and the logit of `explained`, by default the likeliest class.
 
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. Numbers that
-    do not add up are refused.
+    do not add up are refused. A `notice` stands in amber beneath the predicted class.
     """
-    decision = Decision(title, probabilities, rows, rest, logit, explained)
+    decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
     bottom = max(decision.bottom + KEY, LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)

@@ -60,7 +60,7 @@ def side(step: float) -> str:
 
 
 def _ends(lowest: float, highest: float) -> tuple[float, float]:
-    """The ends of the scale, with two digits, around the lowest sum (at most zero) and the highest (at least)."""
+    """The ends of the scale, with two digits, around the lowest sum (≤ 0) and the highest (≥ 0)."""
     unit = 10.0 ** (math.floor(math.log10(max(highest - lowest, LEAST))) - 1)
     low, high = math.floor(round(lowest / unit, 6)) * unit, math.ceil(round(highest / unit, 6)) * unit
     lacking = max(LEAST - (high - low), 0.0)

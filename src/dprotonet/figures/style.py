@@ -2,8 +2,8 @@
 
 Colours come from the Okabe-Ito family, which people with any colour blindness can tell apart. The font is the
 DejaVu Sans that matplotlib ships, so that a sheet looks the same on a bare server; it covers Latin, Greek,
-Cyrillic, Hebrew and Arabic letters. What it lacks, such as Chinese, Japanese and Korean letters and most emoji,
-is drawn as one plain mark.
+Cyrillic, Hebrew and Arabic letters. What it lacks, such as Chinese, Japanese and Korean letters and most
+emoji, is drawn as one plain mark.
 """
 
 from functools import lru_cache
@@ -18,6 +18,7 @@ HAIRLINE = "#dfe2e5"  # rules, grids
 QUIET = "#c3cad2"  # bars that are not the point
 FOR = "#0072b2"  # speaks for a class, also the training curve
 AGAINST = "#d55e00"  # speaks against it
+CAUTION, CAUTION_INK = "#e69f00", "#7a4f00"  # a mark and the words of a notice
 
 # Blue to red, as the paper draws heatmaps; lightness rises once and falls once: no band looks like an edge.
 HEAT = (
@@ -106,6 +107,11 @@ def shortened(text: str, length: int) -> str:
     """The text on one line with at most `length` characters, for charts whose labels have no fixed width."""
     text = drawable(" ".join(text.split()))
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def sentence(words: str) -> str:
+    """Words that stand for themselves: a capital before, a full stop behind."""
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def number(value: float, *, decimals: int = 2, signed: bool = False) -> str:
