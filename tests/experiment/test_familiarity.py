@@ -169,6 +169,14 @@ def test_the_warning_begins_beyond_the_limit(distance: float | None, told: bool)
     assert ("nothing here looks like what this run knows" in warning_of(distance)) is told
 
 
+@pytest.mark.parametrize(
+    ("distance", "far"),
+    [(1.17, "1.17 times as far as the limit"), (1.00004, "just beyond the limit"), (1.0051, "1.01 times")],
+)
+def test_the_warning_says_how_far(distance: float, far: str) -> None:
+    assert f"({far}" in warning_of(distance)
+
+
 def test_the_command_gives_an_old_run_its_threshold(copied: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (copied / FILE).unlink()
     assert main(["familiarity", str(copied), "--share", "0.5", "--json"]) == 0

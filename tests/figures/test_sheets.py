@@ -8,9 +8,9 @@ import torch
 from PIL import Image, ImageColor
 
 from dprotonet.figures import EvidenceRow, contact_sheet, evidence_sheet, prototype_sheet, stack
+from dprotonet.figures.decimals import shares
 from dprotonet.figures.evidence_sheet import LEDGER
 from dprotonet.figures.prototype_sheet import spotlit
-from dprotonet.figures.stairs import shares
 from dprotonet.figures.style import AGAINST, FOR, INK, PAPER, fitted, font, number, wrapped
 
 GREY = torch.full((3, 20, 20), 128, dtype=torch.uint8)

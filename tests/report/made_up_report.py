@@ -11,6 +11,7 @@ from dprotonet.figures import overlay
 from dprotonet.report import content
 from dprotonet.report.embed import CARD, CASE, ROW, THUMB, colour_key, embedded
 
+STRANGE = "Careful: nothing here looks like what this run knows."
 HOSTILE = "<script>alert(1)</script>\"'&"
 
 
@@ -100,7 +101,8 @@ def case(names: list[str], *, right: bool) -> content.Case:
     argument = content.Argument(said, "what the model said", (row, bare), 5, 3.333)
     arguments = (argument,) if right else (argument, replace(argument, class_name=names[0]))
     likely = tuple(content.Likely(name, 1 / len(names), name == names[0]) for name in names)
-    return content.Case("test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments)
+    warning = "" if right else STRANGE
+    return content.Case("test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning)
 
 
 def comparison() -> content.Comparison:
@@ -124,4 +126,4 @@ def with_hostile_words(value: Any) -> Any:
         )
     if isinstance(value, tuple):
         return tuple(map(with_hostile_words, value))
-    return HOSTILE if isinstance(value, str) else value
+    return HOSTILE if isinstance(value, str) and value else value

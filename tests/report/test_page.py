@@ -9,7 +9,7 @@ import pytest
 
 from dprotonet.report.content import Report
 from dprotonet.report.page import MARK, render
-from report.made_up_report import HOSTILE, black_box, made_up, with_hostile_words
+from report.made_up_report import HOSTILE, STRANGE, black_box, made_up, with_hostile_words
 from report.outline import Outline
 
 LIMIT = 15_000_000  # bytes
@@ -146,6 +146,12 @@ def test_weak_prototypes_are_named(full: Outline) -> None:
     assert "The same as prototype 1." in " ".join(first.split())
     assert "Never decides." in second
     assert "Never" not in third
+
+
+def test_only_an_unfamiliar_image_has_a_warning_on_its_card() -> None:
+    sure, wrong = render(made_up()).split('<article class="case two">')
+    assert f'<p class="warning">{STRANGE}</p>' in wrong
+    assert STRANGE not in sure
 
 
 def test_a_black_box_has_no_sections_of_prototypes() -> None:

@@ -14,7 +14,9 @@ from PIL import Image
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.answer import answer
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.run_folder import unknown_source
+from dprotonet.figures.style import sentence
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, Settings
 from web_server import HERE, QUICK, sent, until
@@ -46,6 +48,7 @@ def test_an_upload_is_predicted_as_the_model_predicts(
     assert found["score"] == pytest.approx(wanted.logit)
     assert found["others"] == len(model.prototypes) - 3
     assert (found["familiar"], found["distance"]) == (wanted.familiar, pytest.approx(wanted.distance))
+    assert found["warning"] == sentence(warning_of(wanted.distance))
 
 
 @pytest.mark.parametrize("off", [[], [0, 5]])

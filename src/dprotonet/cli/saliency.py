@@ -118,7 +118,11 @@ def _saved(found: Sequence["Saliency"], arguments: SaliencyArguments, model: str
 
 
 def _show(content: dict[str, Any]) -> None:
+    from dprotonet.experiment.familiarity import warning_of
+
     for item in content["explanations"]:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}): {item['folder']}")
+        if said := warning_of(item["distance"]):
+            print(f"  {said}")
     for sheet in content["sheets"]:
         print(f"sheet: {sheet}")

@@ -12,6 +12,7 @@ from dprotonet.data.transforms import Normalise
 from dprotonet.encoder.backbone import BackboneSpec
 from dprotonet.encoder.classifier import load_classifier
 from dprotonet.errors import UserError
+from dprotonet.experiment.familiarity import Familiarity
 from dprotonet.experiment.image_like import ImageLike, square
 from dprotonet.experiment.model import Model, on_device
 
@@ -25,6 +26,7 @@ class Classifier:
     classes: tuple[str, ...]
     size: int
     normalise: Normalise
+    familiarity: Familiarity | None = None  # from when on an image is strange to it, where it can tell
 
     @classmethod
     def open(cls, name: str | PathLike[str], *, device: str | torch.device | None = None) -> "Classifier":
@@ -41,7 +43,8 @@ class Classifier:
     @classmethod
     def of_model(cls, model: Model, *, name: str = "DProtoNet") -> "Classifier":
         """A trained DProtoNet as an ordinary classifier."""
-        return cls(name, model.network, model.classes, model.config.data.image_size, model.normalise)
+        size = model.config.data.image_size
+        return cls(name, model.network, model.classes, size, model.normalise, model.familiarity)
 
     @classmethod
     def _of_timm(cls, spec: BackboneSpec, device: str | torch.device | None) -> "Classifier":

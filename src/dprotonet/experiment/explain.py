@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.errors import UserError
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size
 from dprotonet.experiment.model import EvidenceItem, Model, Prediction
 from dprotonet.experiment.source_maps import SourceMaps
@@ -79,6 +80,7 @@ class ExplainedPrediction:
             rows=[self._drawn(row) for row in self.rows],
             rest=self.rest,
             logit=self.prediction.logit,
+            notice=warning_of(self.prediction.distance),
         )
 
     def _repr_png_(self) -> bytes:

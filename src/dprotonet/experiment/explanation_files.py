@@ -49,6 +49,8 @@ def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> d
         "class_name": item.class_name,
         "probability": item.probability,
         "likely": [{"class_name": name, "probability": share} for name, share in item.likely],
+        "familiar": item.familiar,
+        "distance": item.distance,
         "node": item.explanation.node,
         "size": list(item.explanation.heatmap.shape),
         "image_size": list(item.image_size),

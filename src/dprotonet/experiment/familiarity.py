@@ -73,13 +73,15 @@ class Familiarity:
 
 
 def warning_of(distance: float | None) -> str:
-    """What to tell people of an image at this distance; nothing where it is familiar or unknown."""
+    """What to tell people of an image at this distance; nothing where it is familiar or unknown.
+
+    Terminal, pictures, report and web page all say it in these words.
+    """
     if distance is None or distance <= 1:
         return ""
-    return (
-        "careful: nothing here looks like what this run knows; its nearest prototype is "
-        f"{distance:.2f} times as far as the limit for known images, so the class may mean nothing"
-    )
+    times = f"{distance:.2f}"
+    far = "just beyond the limit" if times == "1.00" else f"{times} times as far as the limit"
+    return f"careful: nothing here looks like what this run knows ({far}), so the class may mean nothing"
 
 
 def stored_familiarity(folder: Path, network: Network) -> Familiarity | None:

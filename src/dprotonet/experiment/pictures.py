@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dprotonet.data.image import read_image
 from dprotonet.errors import UserError
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike
 from dprotonet.experiment.model import Model, Prediction
 from dprotonet.experiment.run_folder import RunFolder
@@ -79,6 +80,7 @@ def evidence_picture(
         ],
         rest=rest,
         logit=prediction.logit,
+        notice=warning_of(prediction.distance),
     )
 
 

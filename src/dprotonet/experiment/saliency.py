@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from PIL import Image
@@ -11,12 +12,14 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.explainers import RIVALS, rival, watches_probability
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.interpretation.step import Step
+from dprotonet.network import DProtoNet
 from dprotonet.ops import upsample
 
 METHODS = ("mdm", *RIVALS)
@@ -39,6 +42,12 @@ class Saliency:
     likely: tuple[tuple[str, float], ...]  # the likeliest classes
     explanation: Explanation  # at the size that the network wants
     image_size: tuple[int, int]  # height and width of the image itself
+    distance: float | None = None  # from what the run knows; above 1 an image is not familiar
+
+    @property
+    def familiar(self) -> bool | None:
+        """False: nothing here looks like what the run knows; None: the network cannot tell."""
+        return None if self.distance is None else self.distance <= 1
 
     @property
     def heatmap(self) -> Tensor:
@@ -65,10 +74,10 @@ def saliency(
         block = asked[start : start + _BLOCK]
         meter = _Meter(start, len(block), len(asked), on_progress)
         inputs = classifier.inputs(block)
-        probabilities = _probabilities(classifier, inputs)
+        probabilities, distances = _seen(classifier, inputs)
         labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
         explanations = _explained(classifier, inputs, labels, method=method, preset=preset, meter=meter)
-        rows = zip(block, labels.tolist(), probabilities, explanations, strict=True)
+        rows = zip(block, labels.tolist(), probabilities, explanations, distances, strict=True)
         found += [_saliency(classifier, *row) for row in rows]
     return found
 
@@ -80,6 +89,7 @@ def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
         [item.heatmap for item in found],
         titles=[_short(item.class_name) for item in found],
         captions=[_caption(item) for item in found],
+        notices=[warning_of(item.distance) for item in found],
     )
 
 
@@ -102,14 +112,32 @@ def _explained(
     return found
 
 
+class _Seen(NamedTuple):
+    probabilities: Tensor  # (B, C) in float64
+    distances: Sequence[float | None]  # from what the run knows, where it can tell
+
+
 @torch.no_grad()
-def _probabilities(classifier: Classifier, inputs: Tensor) -> Tensor:
-    logits: Tensor = classifier.module(inputs)
+def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
+    """One look at a batch."""
+    known, module = classifier.familiarity, classifier.module
+    if known is None or not isinstance(module, DProtoNet):
+        return _Seen(_shares(module(inputs)), [None] * len(inputs))
+    found = module.evidence(inputs)
+    return _Seen(_shares(found.logits), known.distance(found.distances).tolist())
+
+
+def _shares(logits: Tensor) -> Tensor:
     return logits.double().softmax(dim=1).cpu()
 
 
 def _saliency(
-    classifier: Classifier, image: ImageLike, label: int, probabilities: Tensor, explanation: Explanation
+    classifier: Classifier,
+    image: ImageLike,
+    label: int,
+    probabilities: Tensor,
+    explanation: Explanation,
+    distance: float | None,
 ) -> Saliency:
     order = probabilities.argsort(descending=True)[:_LIKELY].tolist()
     return Saliency(
@@ -121,6 +149,7 @@ def _saliency(
         likely=tuple((classifier.classes[index], float(probabilities[index])) for index in order),
         explanation=explanation,
         image_size=image_size(image),
+        distance=distance,
     )
 
 

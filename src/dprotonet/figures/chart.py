@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from PIL import Image, ImageChops
 
-from dprotonet.figures.style import HAIRLINE, INK, MARGIN, MUTED, PAPER, font, wrapped
+from dprotonet.figures.style import HAIRLINE, INK, MARGIN, MUTED, PAPER, drawable, font, wrapped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,6 +64,7 @@ def rendered(figure: "Figure") -> Image.Image:
 
     canvas = figure.canvas
     assert isinstance(canvas, FigureCanvasAgg)
+    _replace_lacking(figure)
     canvas.draw()
     whole = Image.frombuffer("RGBA", canvas.get_width_height(), bytes(canvas.buffer_rgba())).convert("RGB")
     drawn = ImageChops.difference(whole, Image.new("RGB", whole.size, PAPER)).getbbox()
@@ -73,6 +74,15 @@ def rendered(figure: "Figure") -> Image.Image:
     framed = Image.new("RGB", (right - left + 2 * MARGIN, bottom - top + 2 * MARGIN), PAPER)
     framed.paste(whole.crop(drawn), (MARGIN, MARGIN))
     return framed
+
+
+def _replace_lacking(figure: "Figure") -> None:
+    """Marks for characters that the font lacks, in titles and legends; names at ticks have them already."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_text(drawable(text.get_text()))
 
 
 def _part(figure: "Figure") -> None:

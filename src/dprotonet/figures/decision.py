@@ -12,12 +12,14 @@ from typing import Protocol
 from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.notice import Notice
 from dprotonet.figures.style import FOR, HAIRLINE, INK, MARGIN, MUTED, SMALL, TITLE
 
 PICTURE = 380  # edge of the input
 HEADER = 66  # title, and beneath it the heads of the columns
 TOP, LEFT = MARGIN + HEADER, MARGIN + PICTURE + 64  # where both halves begin, and the right one
 LINE = 34  # height of a probability
+PREDICTED = TOP + PICTURE + 36  # baseline of the predicted class
 
 
 class Entry(Protocol):
@@ -38,6 +40,7 @@ class Decision:
     """The logit of the class `explained`, by default the most probable one, as a sum.
 
     `rest` is what all prototypes without a row contribute together. Numbers that do not add up are refused.
+    `notice` is what a reader has to know of the image before believing the rest.
     """
 
     title: str
@@ -46,6 +49,7 @@ class Decision:
     rest: float
     logit: float
     explained: str | None = None
+    notice: str = ""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -79,7 +83,11 @@ class Decision:
     @property
     def bottom(self) -> int:
         """Where the left half ends."""
-        return TOP + PICTURE + 60 + len(self.probabilities) * LINE
+        return PREDICTED + 24 + self._notice.height + len(self.probabilities) * LINE
+
+    @property
+    def _notice(self) -> Notice:
+        return Notice(self.notice, PICTURE)
 
     def draw(self, canvas: Canvas, image: Tensor) -> None:
         """The title, and the left half: the image (3, H, W) uint8 and what it was taken for."""
@@ -87,13 +95,13 @@ class Decision:
             (MARGIN, MARGIN + 22), self.title, size=TITLE, bold=True, width=canvas.image.width - 2 * MARGIN
         )
         canvas.picture((MARGIN, TOP), image, PICTURE)
-        if self.predicted is None:
-            return
-        baseline = TOP + PICTURE + 36
-        canvas.text((MARGIN, baseline), "predicted", size=SMALL, colour=MUTED)
-        canvas.text((MARGIN + 86, baseline), self.predicted, bold=True, width=PICTURE - 86)
+        if self.predicted is not None:
+            canvas.text((MARGIN, PREDICTED), "predicted", size=SMALL, colour=MUTED)
+            canvas.text((MARGIN + 86, PREDICTED), self.predicted, bold=True, width=PICTURE - 86)
+        self._notice.draw(canvas, (MARGIN, PREDICTED + 18))
+        below = PREDICTED + self._notice.height + 40
         for place, (name, probability) in enumerate(self.probabilities):
-            chosen, middle = name == self.predicted, baseline + 40 + place * LINE
+            chosen, middle = name == self.predicted, below + place * LINE
             _draw_probability(canvas, middle, name=name, probability=probability, chosen=chosen)
 
 

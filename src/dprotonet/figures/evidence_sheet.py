@@ -13,11 +13,11 @@ from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, TOP, Decision
-from dprotonet.figures.ledger import Ledger
+from dprotonet.figures.ledger import FACTORS, Ledger
 from dprotonet.figures.style import BODY, MARGIN, MUTED, PAPER, SMALL
 
 THUMB, ROW = 92, 112  # edge of a prototype's picture, and height of its row
-LEDGER = Ledger(left=LEFT, factors=LEFT + 548, top=TOP, row=ROW, numbers=ROW // 2)
+LEDGER = Ledger(left=LEFT, factors=LEFT + 588, top=TOP, row=ROW, numbers=ROW // 2)
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,15 @@ def evidence_sheet(
     rest: float,
     logit: float,
     explained: str | None = None,
+    notice: str = "",
 ) -> Image.Image:
     """The sheet for one image (3, H, W) uint8 and the logit of one class.
 
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. The logit is
     that of the class `explained`, by default the most probable one. Numbers that do not add up are refused.
+    A `notice` stands in amber beneath the predicted class.
     """
-    decision = Decision(title, probabilities, rows, rest, logit, explained)
+    decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
     bottom = max(decision.bottom, LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)
@@ -76,5 +78,7 @@ def stack(images: Sequence[Image.Image]) -> Image.Image:
 def _draw_row(canvas: Canvas, row: EvidenceRow, middle: int) -> None:
     canvas.picture((LEFT, middle - THUMB // 2), row.source, THUMB)
     left = LEFT + THUMB + 20
-    canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=LEDGER.factors - left - 150)
+    canvas.text(
+        (left, middle - 4), row.class_name, size=BODY, bold=True, width=LEDGER.factors - FACTORS - left
+    )
     canvas.text((left, middle + 20), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)

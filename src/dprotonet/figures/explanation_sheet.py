@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, PICTURE, TOP, Decision
-from dprotonet.figures.ledger import Ledger
+from dprotonet.figures.ledger import FACTORS, Ledger
 from dprotonet.figures.overlay import draw_key
 from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, font, wrapped
 
@@ -23,7 +23,7 @@ SOURCE = LEFT + THUMB + WORDS  # where the prototype's picture begins
 NAME = SOURCE + THUMB + 28  # where its class name begins
 NUMBERS = ROW // 2 + 30  # the numbers stand beneath the class name
 KEY = 56  # room for the colour key beneath the probabilities
-LEDGER = Ledger(left=LEFT, factors=NAME + 142, top=TOP, row=ROW, numbers=NUMBERS, width=400)
+LEDGER = Ledger(left=LEFT, factors=NAME + FACTORS, top=TOP, row=ROW, numbers=NUMBERS, width=400)
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,14 @@ def explanation_sheet(
     rows: Sequence[ExplanationRow],
     rest: float,
     logit: float,
+    notice: str = "",
 ) -> Image.Image:
     """The sheet for one image (3, H, W) uint8 and the logit of `explained`, by default the likeliest class.
 
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. Numbers that
-    do not add up are refused.
+    do not add up are refused. A `notice` stands in amber beneath the predicted class.
     """
-    decision = Decision(title, probabilities, rows, rest, logit, explained)
+    decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
     bottom = max(decision.bottom + KEY, LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dprotonet.figures.canvas import Canvas
-from dprotonet.figures.decision import Decision, Entry
-from dprotonet.figures.stairs import Stairs, shares
-from dprotonet.figures.style import AGAINST, FOR, GAP, INK, MUTED, SMALL, number
+from dprotonet.figures.decimals import factor_decimals, point_decimals, shares
+from dprotonet.figures.decision import Decision
+from dprotonet.figures.stairs import Stairs, side
+from dprotonet.figures.style import GAP, INK, MUTED, SMALL, number
 
 HEADS = 36  # height of the heads of the columns
 LINE = 54  # height of a row of text
+WEIGHT = 114  # from the right edge of a weight back to that of its similarity
+FACTORS = 188  # room for similarity × weight with all their decimals
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,6 @@ class Ledger:
     def draw(self, canvas: Canvas, decision: Decision) -> None:
         """Heads, numbers and bars of every row, the rest, and the sum beneath a heavy rule."""
         steps = decision.steps
-        points = shares(steps)
         *tops, end = self.tops(len(decision.rows))
         middles = [*(top + self.numbers for top in tops), end + LINE // 2]
         total = middles[-1] + LINE + GAP
@@ -61,12 +63,12 @@ class Ledger:
         Stairs(steps, left=self.stairs, width=self.width).draw(
             canvas, middles, top=self.top + 30, total=total
         )
-        for row, middle in zip(decision.rows, middles, strict=False):
-            self._draw_factors(canvas, row, middle)
-        self._draw_points(canvas, middles, points)
+        decimals = point_decimals([*steps, decision.logit])
+        self._draw_factors(canvas, middles, decision, points=decimals)
+        self._draw_points(canvas, middles, steps, decimals=decimals)
         others = "all other prototypes together" if decision.rows else "all prototypes together"
         canvas.text((self.left, middles[-1]), others, anchor="lm", colour=MUTED)
-        self._draw_total(canvas, total, decision)
+        self._draw_total(canvas, total, decision, decimals=decimals)
 
     def _draw_heads(self, canvas: Canvas, decision: Decision) -> None:
         baseline, points = self.top + 14, "points"
@@ -79,20 +81,28 @@ class Ledger:
         heading = "adding up" + (f" for {decision.subject}" if decision.subject else "")
         canvas.text((self.stairs, baseline), heading, size=SMALL, colour=MUTED, width=self.width)
 
-    def _draw_factors(self, canvas: Canvas, row: Entry, middle: int) -> None:
-        for place, factor in ((self.factors - 96, row.similarity), (self.factors, row.weight)):
-            canvas.text((place, middle), number(factor), anchor="rm")
-        for place, sign in ((self.factors - 78, "×"), (self.factors + 22, "=")):
-            canvas.text((place, middle), sign, anchor="mm", colour=MUTED)
+    def _draw_factors(
+        self, canvas: Canvas, middles: Sequence[int], decision: Decision, *, points: int
+    ) -> None:
+        factors = [(row.similarity, row.weight) for row in decision.rows]
+        decimals = factor_decimals(factors, points=points)
+        for (similarity, weight), middle in zip(factors, middles, strict=False):
+            for place, factor in ((self.factors - WEIGHT, similarity), (self.factors, weight)):
+                canvas.text((place, middle), number(factor, decimals=decimals), anchor="rm")
+            for place, sign in ((self.factors - WEIGHT + 18, "×"), (self.factors + 22, "=")):
+                canvas.text((place, middle), sign, anchor="mm", colour=MUTED)
 
-    def _draw_points(self, canvas: Canvas, middles: Sequence[int], points: Sequence[float]) -> None:
-        for middle, value in zip(middles, points, strict=True):
-            shown, colour = number(value, signed=True), AGAINST if value < 0 else FOR
-            canvas.text((self.points, middle), shown, anchor="rm", colour=colour, bold=True)
+    def _draw_points(
+        self, canvas: Canvas, middles: Sequence[int], steps: Sequence[float], *, decimals: int
+    ) -> None:
+        for middle, step, share in zip(middles, steps, shares(steps, decimals=decimals), strict=True):
+            shown = number(share, decimals=decimals, signed=True)
+            canvas.text((self.points, middle), shown, anchor="rm", colour=side(step), bold=True)
 
-    def _draw_total(self, canvas: Canvas, middle: int, decision: Decision) -> None:
+    def _draw_total(self, canvas: Canvas, middle: int, decision: Decision, *, decimals: int) -> None:
         rule = middle - LINE // 2 - GAP + 6
         canvas.rule((self.left, rule), (self.right, rule), colour=INK, width=2)
         name = "sum of all points = logit" + (f" of {decision.subject}" if decision.subject else "")
         canvas.text((self.left, middle), name, anchor="lm", bold=True, width=self.points - self.left - 110)
-        canvas.text((self.points, middle), number(decision.logit), anchor="rm", bold=True)
+        logit = number(decision.logit, decimals=decimals)
+        canvas.text((self.points, middle), logit, anchor="rm", bold=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from dprotonet.figures.style import AGAINST, FOR
+from dprotonet.figures.style import AGAINST, FOR, sentence
 
 SHOWN = 5  # rows; the others are summed up
 BAR = 10  # em, of the largest contribution
@@ -57,7 +57,7 @@ def _warned(words: str) -> str:
     if not words:
         return ""
     style = f"margin:.3em 0;padding-left:.6em;border-left:.25em solid {AGAINST}"
-    return f'<p style="{style}">{escape(words[:1].upper() + words[1:])}.</p>'
+    return f'<p style="{style}">{escape(sentence(words))}</p>'
 
 
 def _table(rows: Sequence[PointsRow], logit: float) -> str:

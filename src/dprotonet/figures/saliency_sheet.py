@@ -33,14 +33,17 @@ def saliency_sheet(
     *,
     titles: Sequence[str],
     captions: Sequence[str] | None = None,
+    notices: Sequence[str] | None = None,
 ) -> Image.Image:
     """One row an image: as it is, with its heatmap over it, and multiplied with its heatmap, Eq. (19).
 
     Images are (3, H, W) or (1, H, W) uint8, heatmaps (H, W) in [0, 1]; sizes may differ from row to row.
+    A notice, where it is not empty, stands in amber beneath the caption.
     """
-    captions = [""] * len(images) if captions is None else captions
-    _check(len(images), heatmaps=heatmaps, titles=titles, captions=captions)
-    words = [Words(*pair, width=NAME - 40) for pair in zip(titles, captions, strict=True)]
+    captions, notices = ([""] * len(images) if given is None else given for given in (captions, notices))
+    _check(len(images), heatmaps=heatmaps, titles=titles, captions=captions, notices=notices)
+    rows = zip(titles, captions, notices, strict=True)
+    words = [Words(title, caption, NAME - 40, notice) for title, caption, notice in rows]
     heights = [max(extent(image, TILE)[1], text.height) for image, text in zip(images, words, strict=True)]
     tall = HEADS + sum(heights) + SPACE * (len(heights) - 1) + FOOTER
     canvas = Canvas(_column(len(STAGES)) - GAP + MARGIN, tall + 2 * MARGIN)
@@ -57,18 +60,24 @@ def saliency_sheet(
 
 
 def method_sheet(
-    image: Tensor, heatmaps: Mapping[str, Tensor], *, title: str, captions: Mapping[str, str] | None = None
+    image: Tensor,
+    heatmaps: Mapping[str, Tensor],
+    *,
+    title: str,
+    captions: Mapping[str, str] | None = None,
+    notice: str = "",
 ) -> Image.Image:
     """One image (3, H, W) or (1, H, W) uint8, and beside it with the heatmap (H, W) of every method over it.
 
     Methods are named by the keys of `heatmaps` and drawn in their order; `captions` has all or some of them.
+    A `notice` stands in amber beneath the image.
     """
     captions = captions or {}
     if unknown := [name for name in captions if name not in heatmaps]:
         raise ValueError(f"captions for {unknown}, but the heatmaps are of {list(heatmaps)}")
     pictures = [image, *(overlay(image, heatmap) for heatmap in heatmaps.values())]
     words = [Words(name, captions.get(name, ""), METHOD) for name in heatmaps]
-    return _grid(pictures, [Words("the image", "", METHOD), *words], title=title)
+    return _grid(pictures, [Words("the image", "", METHOD, notice), *words], title=title)
 
 
 def _grid(pictures: Sequence[Tensor], words: Sequence[Words], *, title: str) -> Image.Image:

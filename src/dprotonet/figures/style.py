@@ -2,7 +2,8 @@
 
 Colours come from the Okabe-Ito family, which people with any colour blindness can tell apart. The font is the
 DejaVu Sans that matplotlib ships, so that a sheet looks the same on a bare server; it covers Latin, Greek,
-Cyrillic, Hebrew and Arabic letters, while Chinese, Japanese and Korean ones appear as boxes.
+Cyrillic, Hebrew and Arabic letters. What it lacks, such as Chinese, Japanese and Korean letters and most
+emoji, is drawn as one plain mark.
 """
 
 from functools import lru_cache
@@ -17,6 +18,7 @@ HAIRLINE = "#dfe2e5"  # rules, grids
 QUIET = "#c3cad2"  # bars that are not the point
 FOR = "#0072b2"  # speaks for a class, also the training curve
 AGAINST = "#d55e00"  # speaks against it
+CAUTION, CAUTION_INK = "#e69f00", "#7a4f00"  # a mark and the words of a notice
 
 # Blue to red, as the paper draws heatmaps; lightness rises once and falls once: no band looks like an edge.
 HEAT = (
@@ -34,15 +36,40 @@ HEAT = (
 
 TITLE, BODY, SMALL = 28, 18, 15  # font sizes in pixels
 MARGIN, GAP = 44, 14
+LACKING = "□"  # stands for a character that the font does not have
 
 
 @lru_cache(maxsize=16)
 def font(size: int = BODY, bold: bool = False) -> ImageFont.FreeTypeFont:
     """DejaVu Sans in a size in pixels."""
+    return ImageFont.truetype(_font_file(bold), size)
+
+
+def drawable(text: str) -> str:
+    """The text with a mark for every character that the font lacks; every figure's text comes through here.
+
+    Left alone, such a character would be a box at best, and matplotlib would warn of it on stderr.
+    """
+    if text.isascii():
+        return text
+    known = _characters()
+    return "".join(one if one.isspace() or ord(one) in known else LACKING for one in text)
+
+
+def _font_file(bold: bool) -> str:
     import matplotlib
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path(), "fonts", "ttf", name)), size)
+    return str(Path(matplotlib.get_data_path(), "fonts", "ttf", name))
+
+
+@lru_cache(maxsize=1)
+def _characters() -> frozenset[int]:
+    """What both weights have, so that a name reads the same in bold."""
+    from matplotlib.ft2font import FT2Font
+
+    plain, bold = (FT2Font(_font_file(weight)).get_charmap().keys() for weight in (False, True))
+    return frozenset(plain & bold)
 
 
 def fitted(text: str, width: float, typeface: ImageFont.FreeTypeFont, *, tail: int = 0) -> str:
@@ -50,7 +77,7 @@ def fitted(text: str, width: float, typeface: ImageFont.FreeTypeFont, *, tail: i
 
     The last `tail` characters are kept: the names of files differ at their ends.
     """
-    text = " ".join(text.split())
+    text = drawable(" ".join(text.split()))
     if typeface.getlength(text) <= width:
         return text
     end = "…" + text[len(text) - tail :]
@@ -64,7 +91,7 @@ def fitted(text: str, width: float, typeface: ImageFont.FreeTypeFont, *, tail: i
 
 def wrapped(text: str, width: float, typeface: ImageFont.FreeTypeFont, *, lines: int) -> list[str]:
     """The text broken at spaces into at most `lines` lines; the last one is cut if need be."""
-    words, broken = text.split(), [""]
+    words, broken = drawable(text).split(), [""]
     while words and len(broken) < lines:
         longer = f"{broken[-1]} {words[0]}".strip()
         if broken[-1] and typeface.getlength(longer) > width:
@@ -78,8 +105,13 @@ def wrapped(text: str, width: float, typeface: ImageFont.FreeTypeFont, *, lines:
 
 def shortened(text: str, length: int) -> str:
     """The text on one line with at most `length` characters, for charts whose labels have no fixed width."""
-    text = " ".join(text.split())
+    text = drawable(" ".join(text.split()))
     return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def sentence(words: str) -> str:
+    """Words that stand for themselves: a capital before, a full stop behind."""
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def number(value: float, *, decimals: int = 2, signed: bool = False) -> str:

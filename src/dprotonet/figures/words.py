@@ -1,4 +1,4 @@
-"""A title and a caption beneath it, broken into lines that fit their column.
+"""A title, a caption and perhaps a notice beneath it, broken into lines that fit their column.
 
 Long sentences are wrapped; a single long word is likely the name of a file, and keeps its end.
 """
@@ -6,15 +6,17 @@ Long sentences are wrapped; a single long word is likely the name of a file, and
 from dataclasses import dataclass
 
 from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.notice import Notice
 from dprotonet.figures.style import BODY, MUTED, SMALL, fitted, font, wrapped
 
 MOST_TITLE, MOST_CAPTION = 3, 4  # lines
+NOTICE = 8  # pixels between the caption and the notice
 ENDING = 9  # characters of a file name that are kept: "00017.jpg"
 
 
 @dataclass(frozen=True)
 class Words:
-    """A title and beneath it a caption, both broken into lines that are no wider than `width` pixels.
+    """A title, beneath it a caption, then a notice, broken into lines that are no wider than `width` pixels.
 
     Where a caption has line breaks of its own they are kept.
     """
@@ -22,6 +24,7 @@ class Words:
     title: str
     caption: str
     width: int
+    notice: str = ""
 
     @property
     def lines(self) -> list[tuple[str, bool]]:
@@ -32,7 +35,12 @@ class Words:
 
     @property
     def height(self) -> int:
-        return sum(24 if bold else 21 for _, bold in self.lines)
+        room = NOTICE + self._notice.height if self.notice else 0
+        return sum(24 if bold else 21 for _, bold in self.lines) + room
+
+    @property
+    def _notice(self) -> Notice:
+        return Notice(self.notice, self.width)
 
     def draw(self, canvas: Canvas, at: tuple[int, int]) -> None:
         """The lines downwards from `at`."""
@@ -43,6 +51,7 @@ class Words:
             else:
                 canvas.text((left, top + 17), line, size=SMALL, colour=MUTED)
             top += 24 if bold else 21
+        self._notice.draw(canvas, (left, top + NOTICE))
 
     def _broken(self, text: str, *, bold: bool) -> list[str]:
         typeface = font(BODY if bold else SMALL, bold)

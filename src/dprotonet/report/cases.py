@@ -11,8 +11,10 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData
 from dprotonet.experiment.class_evidence import ClassEvidence, class_evidence
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.model import EvidenceItem, Model, Prediction
 from dprotonet.figures import overlay
+from dprotonet.figures.style import sentence
 from dprotonet.report.content import Argument, Case, EvidenceRow, Likely, Picture
 from dprotonet.report.embed import CASE, ROW, embedded
 from dprotonet.report.prototypes import whereabouts
@@ -83,6 +85,7 @@ def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *,
         arguments=tuple(
             _argument(item, found, places, sources, top=top) for found in item.evidence if sources is not None
         ),
+        warning=sentence(warning_of(item.prediction.distance)),
     )
 
 

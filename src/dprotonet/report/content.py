@@ -172,6 +172,7 @@ class Case:
     picture: Picture
     likely: tuple[Likely, ...]
     arguments: tuple[Argument, ...]
+    warning: str = ""  # where nothing in the image looks like what the run knows
 
     @property
     def right(self) -> bool:

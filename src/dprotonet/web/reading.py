@@ -2,7 +2,9 @@
 
 import math
 
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.model import EvidenceItem
+from dprotonet.figures.style import sentence
 from dprotonet.web import schemas
 from dprotonet.web.job import Job
 from dprotonet.web.service import Service
@@ -39,6 +41,7 @@ def reading(
         truth=truth,
         familiar=seen.answer.familiar,
         distance=seen.answer.distance,
+        warning=sentence(warning_of(seen.answer.distance)),
     )
 
 

@@ -81,6 +81,7 @@ class Reading(BaseModel):
     truth: int | None = Field(default=None, description="the class of a test image")
     familiar: bool | None = Field(default=None, description="false: nothing here looks like what is known")
     distance: float | None = Field(default=None, description="from what is known; the limit is 1")
+    warning: str = Field(default="", description="what to tell people of an unfamiliar image")
 
 
 class Question(Strict):

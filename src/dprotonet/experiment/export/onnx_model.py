@@ -20,6 +20,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.explain import Explaining, OnStep
 from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.extra import import_onnx_extra
+from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size, name_of, square
 from dprotonet.experiment.model import EvidenceItem, Prediction, prediction_of
 from dprotonet.figures import method_sheet
@@ -56,6 +57,7 @@ class OnnxExplained:
             {name: found.heatmap for name, found in maps.items()},
             title=title or self.prediction.name,
             captions=dict(zip(maps, points, strict=True)),
+            notice=warning_of(self.prediction.distance),
         )
 
 

@@ -9,7 +9,8 @@ export function showAnswer(run, reading, { truth, label, choose }) {
   show("prediction", true);
   const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
   find("headline").replaceChildren(headline(run, predicted, truth));
-  showUnfamiliar(reading);
+  show("unfamiliar", reading.warning !== "");
+  find("unfamiliar").textContent = reading.warning;
   redrawn(find("classes"), () => find("classes").replaceChildren(
     ...listed(reading, label).map((one) => bar(one, label, choose)), others(run, reading, label, choose)));
   say(`${predicted.class_name}, ${percent(predicted.probability)}`);
@@ -25,14 +26,6 @@ function headline(run, predicted, truth) {
     words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${run.classes[truth]}` }));
   }
   return words;
-}
-
-function showUnfamiliar(reading) {
-  const strange = reading.familiar === false;
-  show("unfamiliar", strange);
-  if (!strange) return;
-  const far = `it is ${reading.distance.toFixed(1)} times as far from it as is still usual`;
-  find("unfamiliar").textContent = `Nothing here looks like what this network knows: ${far}. Its answer means little.`;
 }
 
 // The likeliest classes, and the one that is asked about.
