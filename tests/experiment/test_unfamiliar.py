@@ -48,7 +48,9 @@ def test_pictures_of_a_prediction_say_it(run_folder: Path, distance: float | Non
     model = dp.load(run_folder)
     prediction = replace(model.predict(NOISE), distance=distance)
     assert amber(evidence_picture(model, NOISE, prediction)) is told
-    assert amber(ExplainedPrediction(model.pixels(NOISE), prediction, ()).picture()) is told
+    pixels = model.pixels(NOISE)
+    size = (pixels.shape[-2], pixels.shape[-1])
+    assert amber(ExplainedPrediction(pixels, prediction, (), size).picture()) is told
 
 
 def test_saliency_says_it(
