@@ -14,17 +14,6 @@ from dprotonet.cli.main import main
 from dprotonet.data.birds import Birds
 
 
-@pytest.fixture
-def pictures(tmp_path: Path) -> Path:
-    """Two images without classes."""
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    birds = Birds(species=4, per_species=1, split="test", size=64)
-    for number in range(2):
-        Image.fromarray(birds[number].image.permute(1, 2, 0).numpy()).save(folder / f"{number}.png")
-    return folder
-
-
 def hot_corner(folder: Path, corner: int) -> Path:
     """Maps that are hot in one corner of each image."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -36,8 +25,12 @@ def hot_corner(folder: Path, corner: int) -> Path:
     return folder
 
 
-def compared(pictures: Path, out: Path, methods: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    words = ["compare", "timm:test_resnet:none", "--data", f"images:{pictures}", "--out", str(out)]
+def asked(images: Path, out: Path) -> list[str]:
+    return ["compare", "timm:test_resnet:none", "--data", f"images:{images}", "--out", str(out)]
+
+
+def compared(two_birds: Path, out: Path, methods: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    words = asked(two_birds, out)
     torch.manual_seed(0)  # the network has no weights but those it is drawn with
     assert main([*words, "--steps", "2", "--methods", methods, "--json"]) == 0
     content: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -45,62 +38,48 @@ def compared(pictures: Path, out: Path, methods: str, capsys: pytest.CaptureFixt
 
 
 def test_maps_made_anew_are_measured_anew(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = f"file:{hot_corner(tmp_path / 'maps', 1)}"
-    before = compared(pictures, tmp_path / "out", asked, capsys)[asked]
+    foreign = f"file:{hot_corner(tmp_path / 'maps', 1)}"
+    before = compared(two_birds, tmp_path / "out", foreign, capsys)[foreign]
     hot_corner(tmp_path / "maps", 3)
-    after = compared(pictures, tmp_path / "out", asked, capsys)[asked]
-    fresh = compared(pictures, tmp_path / "fresh", asked, capsys)[asked]
+    after = compared(two_birds, tmp_path / "out", foreign, capsys)[foreign]
+    fresh = compared(two_birds, tmp_path / "fresh", foreign, capsys)[foreign]
     assert after["measures"] == fresh["measures"] != before["measures"]
 
 
 def test_names_that_look_alike_as_folders_are_kept_apart(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other = hot_corner(tmp_path / "a" / "b", 1), hot_corner(tmp_path / "a_b", 2)
-    rows = compared(pictures, tmp_path / "out", f"file:{one},file:{other}", capsys)
+    rows = compared(two_birds, tmp_path / "out", f"file:{one},file:{other}", capsys)
     assert rows[f"file:{one}"]["measures"] != rows[f"file:{other}"]["measures"]
 
 
 def test_controls_alone_make_a_table(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = compared(pictures, tmp_path / "out", "random", capsys)
+    rows = compared(two_birds, tmp_path / "out", "random", capsys)
     assert list(rows) == ["random", "centre", "fake"]
     assert (tmp_path / "out" / "grid.png").exists()
 
 
 def test_a_share_that_differs_a_little_is_another_protocol(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    compared(pictures, tmp_path / "out", "random", capsys)
-    words = [
-        "compare",
-        "timm:test_resnet:none",
-        "--data",
-        f"images:{pictures}",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    compared(two_birds, tmp_path / "out", "random", capsys)
+    words = asked(two_birds, tmp_path / "out")
     torch.manual_seed(0)
     assert main([*words, "--steps", "2", "--methods", "random", "--top", "0.204"]) == 2
     assert "another protocol" in capsys.readouterr().err
 
 
 def test_a_plan_that_is_no_plan_is_damaged(
-    pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two_birds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "plan.json").write_text("[]")
-    words = [
-        "compare",
-        "timm:test_resnet:none",
-        "--data",
-        f"images:{pictures}",
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    words = asked(two_birds, tmp_path / "out")
     assert main([*words, "--methods", "random"]) == 2
     assert "is damaged" in capsys.readouterr().err
 

@@ -9,7 +9,6 @@ import torch
 from PIL import Image
 
 from dprotonet.cli.main import main
-from dprotonet.data.birds import Birds
 from dprotonet.data.folder import loose_images
 from dprotonet.experiment import sanity
 from dprotonet.experiment.classifier import Classifier
@@ -37,16 +36,6 @@ def test_maps_of_a_network_fade_as_it_forgets_and_a_drawn_map_stays(
     assert Image.open(content["picture"]).width > 800
     assert main([*words, "--stages", "1", "--methods", "gradcam"]) == 0
     assert "should fall towards 0" in capsys.readouterr().out
-
-
-@pytest.fixture
-def two_birds(tmp_path: Path) -> Path:
-    folder = tmp_path / "birds"
-    folder.mkdir()
-    birds = Birds(species=4, per_species=1, split="test", size=64)
-    for number in range(2):
-        Image.fromarray(birds[number].image.permute(1, 2, 0).numpy()).save(folder / f"{number}.png")
-    return folder
 
 
 def test_only_images_that_were_looked_at_are_counted(

@@ -79,7 +79,7 @@ def main(words: list[str]) -> None:
             reporter.advance("comparing", progress.done, progress.total, progress.what)
             if progress.failure is not None:
                 failures.append(progress.failure)
-                print(f"dprotonet: {_told(progress.failure)}", file=sys.stderr)
+                print(f"dprotonet: {told(progress.failure)}", file=sys.stderr)
     results = comparison.results(failures)
     content = save_comparison(comparison, results)
     if arguments.json:
@@ -136,7 +136,8 @@ def method_names(text: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _told(failure: "Failure") -> str:
+def told(failure: "Failure") -> str:
+    """In one line, whatever an explainer says."""
     return " ".join(f"{failure.method} failed on {failure.image}: {failure.reason}".split())
 
 

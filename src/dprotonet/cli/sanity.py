@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dprotonet.cli.compare import method_names
+from dprotonet.cli.compare import method_names, told
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
 from dprotonet.errors import ComputationError, UserError
 
 if TYPE_CHECKING:
-    from dprotonet.experiment.compare.run import Failure
+    pass
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def main(words: list[str]) -> None:
         for progress in check.run():
             reporter.advance("forgetting", progress.done, progress.total, progress.what)
             if progress.failure is not None:
-                print(f"dprotonet: {_told(progress.failure)}", file=sys.stderr)
+                print(f"dprotonet: {told(progress.failure)}", file=sys.stderr)
     content = {**check.summary(), "picture": str(arguments.out / "sanity.png")}
     write_text(arguments.out / "sanity.json", json.dumps(content, ensure_ascii=False, indent=1))
     check.save_picture(arguments.out / "sanity.png")
@@ -72,11 +72,6 @@ def main(words: list[str]) -> None:
         _show(content, names)
     if check.idle:
         raise ComputationError(f"{', '.join(check.idle)} explained no image; {arguments.out} has the others")
-
-
-def _told(failure: "Failure") -> str:
-    """In one line, whatever an explainer says."""
-    return " ".join(f"{failure.method} failed on {failure.image}: {failure.reason}".split())
 
 
 def _show(content: dict[str, Any], names: list[str]) -> None:
