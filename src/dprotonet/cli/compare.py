@@ -117,7 +117,7 @@ def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "Im
             RiseProtocol(steps=arguments.steps, space=arguments.space),
             keep=arguments.keep,
             top=arguments.top,
-            asked="of one tile of a mosaic" if arguments.mosaic else "predicted",
+            asked="of one tile of a mosaic" if arguments.mosaic else measures.PREDICTED,
         ),
         limit=None if arguments.mosaic else arguments.limit,
     )

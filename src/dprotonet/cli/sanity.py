@@ -4,16 +4,13 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dprotonet.cli.compare import method_names, told
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
 from dprotonet.errors import ComputationError, UserError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData, Sample, image_of
-from dprotonet.data.part import digest_of
+from dprotonet.data.digest import digest_of
 
 TILES = 4
 _CORNERS = ("top-left", "top-right", "bottom-left", "bottom-right")

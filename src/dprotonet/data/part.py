@@ -1,9 +1,9 @@
 """Splits made of other splits: two after one another, or some images of one."""
 
 from collections.abc import Sequence
-from hashlib import blake2b
 
 from dprotonet.data.base import ImageData, Sample
+from dprotonet.data.digest import digest_of
 
 
 class Pool:
@@ -58,7 +58,3 @@ class Part:
 
     def __getitem__(self, index: int) -> Sample:
         return self.whole[self.indices[index]]
-
-
-def digest_of(*words: str) -> str:
-    return blake2b("\0".join(words).encode(), digest_size=16).hexdigest()

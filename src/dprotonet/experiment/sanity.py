@@ -19,7 +19,7 @@ from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import Case, Method, method
-from dprotonet.experiment.compare.run import Comparison, Failure, Progress
+from dprotonet.experiment.compare.run import Comparison, Failure, Progress, check_found
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import forgetting_curves
 from dprotonet.interpretation.randomised import cascade
@@ -151,12 +151,9 @@ class SanityCheck:
 
 
 def _map(asked: Method, case: Case) -> Tensor:
-    raw = asked.explain(case).raw
-    if raw.shape != case.inputs.shape[-2:]:
-        raise ValueError(f"a map of {tuple(raw.shape)} for an image of {tuple(case.inputs.shape[-2:])}")
-    if not raw.isfinite().all():
-        raise ValueError("the map contains NaN or infinite values")
-    return raw
+    found = asked.explain(case)
+    check_found(found, case)
+    return found.raw
 
 
 def _number(value: float) -> float | None:

@@ -36,19 +36,23 @@ class Measure(NamedTuple):
     digits: int
 
 
+PREDICTED = "predicted"
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How the numbers come about; two tables compare only if this is the same.
 
     `keep` is the share of the pixels that AD and AI of the percentile form leave (the paper's), `top` the
     share that is compared with the truth: a fifth for birds, half for medical images in the paper. What
-    hidden pixels become is `rise.space` for all measures. `asked` says which class of an image is explained.
+    hidden pixels become is `rise.space` for all measures. `asked` is the class that is explained: the
+    predicted one, or else that of the sample, by what a table should call it.
     """
 
     rise: RiseProtocol = field(default_factory=RiseProtocol)
     keep: float = 0.5
     top: float = 0.2
-    asked: str = "predicted"
+    asked: str = PREDICTED
 
     def __post_init__(self) -> None:
         for name, share in (("keep", self.keep), ("top", self.top)):

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dprotonet.data.mosaic import Mosaics
 from dprotonet.experiment.compare.method import Case
 from dprotonet.experiment.compare.run import Comparison, Results
 from dprotonet.experiment.compare.store import Record
@@ -16,7 +15,7 @@ from dprotonet.experiment.compare.table import Table
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import comparison_grid, faithfulness_curves, overlap_sweep
 from dprotonet.files import write_text
-from dprotonet.metrics.measures import OVERLAPS
+from dprotonet.metrics.measures import OVERLAPS, PREDICTED
 
 SHOWN = 8  # images of the grid
 
@@ -119,7 +118,7 @@ def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
 
 def _asked(comparison: Comparison, case: Case) -> str:
     """Why this class is explained, and whether it is the right one, where that is known."""
-    if isinstance(comparison.data, Mosaics):
+    if comparison.protocol.asked != PREDICTED:
         return "asked for"
     known = tuple(comparison.data.classes) == tuple(comparison.classifier.classes)
     if not known:

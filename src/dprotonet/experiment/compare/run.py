@@ -15,13 +15,12 @@ from torch import Tensor
 
 from dprotonet import __version__
 from dprotonet.data.base import ImageData, Sample
-from dprotonet.data.mosaic import Mosaics
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import Case, Found, Method
 from dprotonet.experiment.compare.store import Record, Store
 from dprotonet.metrics.faithfulness import Score
-from dprotonet.metrics.measures import Explained, Protocol, Truth, measured
+from dprotonet.metrics.measures import PREDICTED, Explained, Protocol, Truth, measured
 from dprotonet.training.checkpoint import weights_digest
 
 
@@ -113,11 +112,11 @@ class Comparison:
         return {index: record for index, record in read if record is not None}
 
     def case(self, index: int) -> Case:
-        """An image as the network sees it, with the class that it predicts; a mosaic with its tile's."""
+        """An image as the network sees it, with the class that the protocol asks for."""
         sample = self.data[index]
         device = next(self.classifier.module.parameters()).device
         inputs = self.classifier.normalise(sample.image.unsqueeze(0)).to(device)
-        if isinstance(self.data, Mosaics):
+        if self.protocol.asked != PREDICTED:
             return Case(index, sample, inputs, torch.tensor([sample.label], device=device))
         return Case(index, sample, inputs, _logits(self.classifier, inputs).argmax(dim=1))
 
@@ -132,7 +131,7 @@ class Comparison:
         start = time.perf_counter()
         found = method.explain(case)
         seconds = time.perf_counter() - start
-        _check(found, case)
+        check_found(found, case)
         device = case.inputs.device
         maps = Explained(found.raw.to(device).unsqueeze(0), found.heatmap.to(device).unsqueeze(0))
         result = measured(
@@ -154,7 +153,8 @@ class Comparison:
         )
 
 
-def _check(found: Found, case: Case) -> None:
+def check_found(found: Found, case: Case) -> None:
+    """A ValueError unless the maps have the size of the image, and numbers everywhere."""
     if found.raw.shape != case.inputs.shape[-2:] or found.heatmap.shape != found.raw.shape:
         raise ValueError(f"a map of {tuple(found.raw.shape)} for an image of {tuple(case.inputs.shape[-2:])}")
     if not found.raw.isfinite().all() or not found.heatmap.isfinite().all():
