@@ -122,6 +122,9 @@ def small_run(folder: Path) -> Model:
             NetworkConfig(dimension=128, masks=60, prototypes_per_class=3),
             TrainingConfig(
                 mode="frozen",
+                shaping_start="random",
+                warm_epochs=5,
+                push_every=10,
                 epochs=20,
                 batch_size=8,
                 augmentations=1,

@@ -71,7 +71,10 @@ def main() -> None:
     parser.add_argument("--allow-leaks", action="store_true")
     options = parser.parse_args()
     views: dict[str, Any] = {"augmentations": options.augmentations, "workers": 2}
-    training = TrainingConfig(mode="frozen", **views) if options.paper else TrainingConfig.frozen(**views)
+    if options.paper:
+        views |= {"epochs": 30, "warm_epochs": 5, "push_every": 10, "shaping_start": "random"}
+        views |= {"rate_shaping": 3e-3, "rate_prototypes": 3e-3}
+    training = TrainingConfig(mode="frozen", **views)
     if options.epochs is not None:
         training = replace(training, epochs=options.epochs)
     base = Config(

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from dprotonet.compat import keep_freed_memory
 from dprotonet.config import Config
 from dprotonet.experiment.build import build_loss, build_network
-from dprotonet.experiment.rivals import rival_config
+from dprotonet.experiment.recipes import config_from
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.objective import PlainObjective, WholeObjective
 from dprotonet.training.occurrence import OccurrenceObjective
@@ -44,7 +44,7 @@ COLUMNS = ("parameters", "training_seconds", "prediction_seconds", "training_mb"
 
 
 def built(name: str, options: argparse.Namespace) -> tuple[Config, Network]:
-    config = rival_config(None, {"network": {**NETWORKS[name], "backbone": options.backbone}})
+    config = config_from({"network": {**NETWORKS[name], "backbone": options.backbone}})
     torch.manual_seed(0)
     network = build_network(
         config.network, classes=options.classes, image_size=options.pixels, pretrained=False

@@ -1,4 +1,5 @@
-"""Collects `Deviation:` and `Unstated:` paragraphs of all docstrings into docs/fidelity.md.
+"""Collects into docs/fidelity.md where defaults depart from the paper, and all that docstrings mark as
+`Deviation:` or `Unstated:`.
 
 python docs/collect_fidelity.py          # write the page
 python docs/collect_fidelity.py --check  # exit 1 if it is stale
@@ -9,12 +10,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from dprotonet.config import by_name
+from dprotonet.experiment.paper_values import PAPER
+from dprotonet.experiment.recipes import config_from
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "fidelity.md"
 HEAD = """# Fidelity to the paper
 
 Made by `python docs/collect_fidelity.py` from the docstrings; do not edit. *Deviation*: we do otherwise, and
 say why. *Unstated*: the paper is silent, and we chose.
+"""
+
+SETTINGS = """## Settings
+
+`--recipe paper` has the paper's value of every setting that the paper states (`dprotonet train --recipe paper
+--show-config` prints them with their places). Where our defaults differ:
 """
 
 
@@ -42,8 +53,26 @@ def _marked(docstring: str, kind: str) -> Iterator[str]:
                 yield piece.removeprefix(kind + ":").strip()
 
 
+def settings() -> Iterator[str]:
+    """A line for every setting that the paper states and a default of ours departs from."""
+    modes = [by_name(config_from({"training": {"mode": mode}})) for mode in ("joint", "frozen")]
+    yield "| setting | the paper | its place | default, joint | default, frozen | why |"
+    yield "|---|---|---|---|---|---|"
+    for name, item in PAPER.stated.items():
+        ours = [mode[name] for mode in modes]
+        if item.value is not None and any(value != item.value for value in ours):
+            shown = [
+                f"`{name.rpartition('.')[2]}`",
+                f"{item.value}",
+                item.place,
+                *map(str, ours),
+                item.departure,
+            ]
+            yield f"| {' | '.join(shown)} |"
+
+
 def page() -> str:
-    parts = [HEAD]
+    parts = [HEAD, SETTINGS, "\n".join(settings()), ""]
     for kind, title in (("Deviation", "Deviations"), ("Unstated", "Unstated in the paper")):
         parts.append(f"## {title}\n")
         parts += [f"- **{place}**: {text}" for place, text in departures(kind)]

@@ -17,6 +17,7 @@ from dprotonet.data.transforms import Augment, Normalise, Views
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, spatial_masks
 from dprotonet.encoder.shaping import Shaping
+from dprotonet.experiment.recipes import config_from
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
@@ -115,6 +116,12 @@ def val_views() -> Views:
     return tiny_views("val")
 
 
+def rival_config(name: str, tables: dict[str, dict[str, Any]] | None = None) -> Config:
+    """The final config of a network by its word, with some values given."""
+    given = tables or {}
+    return config_from({**given, "network": {**given.get("network", {}), "network": name}})
+
+
 def tiny_config(**changes: object) -> Config:
     """A run of seconds: four species at 64 pixels, a ResNet of a few thousand weights, two pushes."""
     training = {
@@ -126,6 +133,9 @@ def tiny_config(**changes: object) -> Config:
         "push_images": 3,
         "augmentations": 2,
         "patience": 5,
+        "shaping_start": "random",  # in frozen mode too: what a test is about, not what is best
+        "rate_shaping": 3e-3,
+        "rate_prototypes": 3e-3,
         **changes,
     }
     return Config(

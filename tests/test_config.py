@@ -1,10 +1,21 @@
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import tomli_w
 
-from dprotonet.config import Config, NetworkConfig, TrainingConfig, from_tables, read_toml, to_tables
+from dprotonet.config import (
+    Config,
+    DataConfig,
+    NetworkConfig,
+    TrainingConfig,
+    by_name,
+    from_tables,
+    given_tables,
+    read_toml,
+    to_tables,
+)
 from dprotonet.errors import UserError
 
 
@@ -51,5 +62,18 @@ def test_files_that_are_no_toml(tmp_path: Path) -> None:
 
 def test_field_names_are_unique_over_sections() -> None:
     """The command line offers them without their section."""
-    names = [key for section in to_tables(Config()).values() for key in section]
+    names = [name.rpartition(".")[2] for name in by_name(Config())]
     assert len(names) == len(set(names))
+
+
+def test_what_is_given_is_told_from_what_is_implied() -> None:
+    """Also where it equals the default, and after a change of something else."""
+    training = replace(TrainingConfig(epochs=30), seed=1)
+    assert given_tables(Config(training=training))["training"] == {"epochs": 30, "seed": 1}
+    assert TrainingConfig() == TrainingConfig(epochs=30)
+    assert given_tables(Config(data=DataConfig(allow_leaks=True)))["data"] == {"allow_leaks": True}
+
+
+def test_stored_values_are_plain() -> None:
+    values = by_name(Config()).values()
+    assert {type(value) for value in values} <= {str, int, float, bool, list}

@@ -1,12 +1,15 @@
 """TOML ⇄ frozen dataclasses, strictly: an unknown key is an error that names the known ones.
 
-The numbers with a meaning live here as defaults, each with the place in the paper it comes from. Field names
-are unique over all sections, because the command line offers them without their section.
+The numbers with a meaning live here as defaults. A default is *implied*: it holds unless the recipe, the mode
+or the network says otherwise (experiment/recipes.py), while what a user gives always holds, even where it
+equals the default. Field names are unique over all sections, because the command line offers them without
+their section.
 """
 
 import dataclasses
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,7 +20,40 @@ from dprotonet.errors import UserError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
+class Implied:
+    """Marks a value that nobody gave. It computes and compares like any other of its type."""
+
+
+class _ImpliedStr(Implied, str): ...
+
+
+class _ImpliedInt(Implied, int): ...
+
+
+class _ImpliedFloat(Implied, float): ...
+
+
+class _ImpliedTuple(Implied, tuple[Any, ...]): ...
+
+
+_IMPLIED: Mapping[type, Any] = {
+    str: _ImpliedStr,
+    int: _ImpliedInt,
+    float: _ImpliedFloat,
+    tuple: _ImpliedTuple,
+}
+
+
+@typing.dataclass_transform(frozen_default=True)
+def settings(kind: type[T]) -> type[T]:
+    """A frozen dataclass whose defaults are implied; only those of bools, which cannot be marked, are not."""
+    for name, value in list(vars(kind).items()):
+        if name in kind.__annotations__ and type(value) in _IMPLIED:
+            setattr(kind, name, _IMPLIED[type(value)](value))
+    return dataclass(frozen=True)(kind)
+
+
+@settings
 class DataConfig:
     """Which images."""
 
@@ -45,14 +81,14 @@ class DataConfig:
     test_per_species: int = 40
 
 
-@dataclass(frozen=True)
+@settings
 class NetworkConfig:
     """Encoder and inference (Sections 3.1, 3.2 and 4.3)."""
 
     network: Literal["dprotonet", "protopnet", "np-protopnet", "gen-protopnet", "xprotonet", "blackbox"] = (
         "dprotonet"
     )
-    """A rival's name gives other defaults to what follows (docs/rivals.md); in Python, see `rival_config`."""
+    """A rival's name implies other values of what follows (docs/rivals.md)."""
     backbone: str = "timm:tf_efficientnet_lite0:packaged"
     """`timm:NAME[:WEIGHTS]`, WEIGHTS being none, imagenet, packaged or a local file."""
     channels: Literal[1, 3] = 3
@@ -85,30 +121,19 @@ class NetworkConfig:
     """Weight of the head between a class and prototypes of others, at the start."""
 
 
-FROZEN: dict[str, Any] = {
-    "epochs": 5,
-    "warm_epochs": 0,  # the backbone rests throughout
-    "push_every": 5,
-    "shaping_start": "discriminant",
-    "rate_shaping": 3e-4,
-    "rate_prototypes": 3e-4,
-}
-"""DProtoNet's values in frozen mode, which the paper does not have: it trains its backbone. Here the shaping
-net begins where the classes are apart, and few epochs at a tenth of the paper's rates suffice; chosen by
-cross-validation inside training images (docs/results.md)."""
-
-
-@dataclass(frozen=True)
+@settings
 class TrainingConfig:
     """Learning (Algorithm 2 and Section 4.3)."""
 
     mode: Literal["joint", "frozen"] = "joint"
-    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and gives
-    DProtoNet other defaults for epochs, rates and the shaping net's start (docs/results.md; in Python,
-    see `TrainingConfig.frozen`)."""
+    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and
+    implies other epochs, rates and another start of DProtoNet's shaping net (docs/results.md)."""
     seed: int = 0
     epochs: int = 30
     """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
+    views_per_epoch: int = 1
+    """How often an epoch sees each training image, augmented anew each time. The paper and ProtoPNet store 30
+    to 40 augmented copies of each image, so their epochs have so many times the steps of ours."""
     warm_epochs: int = 5
     push_every: int = 10
     last_layer_epochs: int = 20
@@ -150,21 +175,50 @@ class TrainingConfig:
     tensorboard: bool = False
     """Write TensorBoard files into the run folder (needs the extra `tensorboard`)."""
 
-    @classmethod
-    def frozen(cls, **changes: Any) -> "TrainingConfig":
-        """DProtoNet in frozen mode as `dprotonet train --mode frozen` has it, with changes of one's own."""
-        if "mode" in changes:
-            raise UserError("TrainingConfig.frozen is of frozen mode; for joint mode use TrainingConfig()")
-        return cls(**{"mode": "frozen", **FROZEN, **changes})
+
+@settings
+class AugmentationConfig:
+    """How training images are warped and mirrored, each way by its own chance (Section 4.3)."""
+
+    rotation: float = 15.0
+    """Largest turn either way, in degrees; 0 turns it off."""
+    rotation_probability: float = 0.8
+    shear: float = 10.0
+    """Largest slant either way, in degrees."""
+    shear_probability: float = 0.8
+    perspective: float = 0.2
+    """Share of half the side within which the corners wander."""
+    perspective_probability: float = 0.8
+    distortion: float = 0.015
+    """Share of the side by which the nodes of a coarse grid move."""
+    distortion_probability: float = 0.8
+    flip: float = 0.5
+    """Probability of the mirror image; 0 where left and right differ, as in chest X-rays."""
+
+
+@settings
+class ExplainingConfig:
+    """How `dprotonet explain` shows this run unless told otherwise (Section 3.4)."""
+
+    decoder: Literal["fast", "best", "paper", "sampled"] = "fast"
+    """Preset of the MDM decoder at prototype nodes (docs/decoder.md)."""
+    image_weight: float = 0.5
+    """α of Eq. (18), on the sheets of explanations."""
+    heatmap_weight: float = 0.5
+    """β of Eq. (18), on the sheets of explanations."""
 
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run."""
+    """A whole run, as asked for; `experiment.recipes.resolve` makes every value final."""
 
     data: DataConfig = field(default_factory=DataConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    explaining: ExplainingConfig = field(default_factory=ExplainingConfig)
+    recipe: str = "default"
+    """Which values are implied: those of `default`, of the `paper`, or of a rival's authors."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -190,13 +244,48 @@ def from_tables(kind: type[T], tables: dict[str, Any], *, where: str) -> T:
 
 
 def to_tables(config: Any) -> dict[str, Any]:
-    """The TOML tables of a dataclass; tuples become lists."""
-    return {key: list(value) if isinstance(value, tuple) else value for key, value in _plain(config).items()}
+    """The TOML tables of a dataclass; tuples become lists, and implied values are given from now on."""
+    return {item.name: _plain(getattr(config, item.name)) for item in fields(config)}
 
 
-def _plain(config: Any) -> dict[str, Any]:
-    items = ((item.name, getattr(config, item.name)) for item in fields(config))
-    return {name: to_tables(value) if is_dataclass(value) else value for name, value in items}
+def by_name(config: "Config") -> dict[str, Any]:
+    """Every setting as `section.key`, and the recipe."""
+    return {
+        name: value
+        for section, values in to_tables(config).items()
+        for name, value in (
+            {f"{section}.{key}": item for key, item in values.items()}
+            if isinstance(values, dict)
+            else {section: values}
+        ).items()
+    }
+
+
+def given_tables(config: Any) -> dict[str, dict[str, Any]]:
+    """Of every section what somebody gave; a bool counts as given where it is not the default."""
+    return {
+        section.name: _given(getattr(config, section.name))
+        for section in fields(config)
+        if is_dataclass(getattr(config, section.name))
+    }
+
+
+def _given(section: Any) -> dict[str, Any]:
+    pairs = ((item, getattr(section, item.name)) for item in fields(section))
+    return {
+        item.name: _plain(value)
+        for item, value in pairs
+        if not isinstance(value, Implied) and not (isinstance(value, bool) and value == item.default)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return to_tables(value)
+    for kind, marked in _IMPLIED.items():
+        if isinstance(value, marked):
+            value = kind(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _unknown_key(key: str, known: list[str], where: str) -> str:

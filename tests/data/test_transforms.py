@@ -14,7 +14,10 @@ from dprotonet.data.transforms import Augment, Normalise, View, Views
 from dprotonet.errors import UserError
 
 SIDE = 64
-OFF = Augment(rotation=0, shear=0, perspective=0, distortion=0, flip=0, probability=1)
+KINDS = ("rotation", "shear", "perspective", "distortion")
+ALWAYS = {f"{kind}_probability": 1.0 for kind in KINDS}
+NEVER = {f"{kind}_probability": 0.0 for kind in KINDS}
+OFF = Augment(rotation=0, shear=0, perspective=0, distortion=0, flip=0, **ALWAYS)
 
 
 def smooth_picture(seed: int = 0) -> Tensor:
@@ -49,7 +52,7 @@ def augmented(augment: Augment, count: int) -> Iterator[Tensor]:
 
 def test_keeps_shape_and_type_also_when_not_square() -> None:
     image = smooth_picture()[:, :40]
-    result = Augment(probability=1)(image, seed=0, epoch=1, index=0)
+    result = Augment(**ALWAYS)(image, seed=0, epoch=1, index=0)
     assert (result.shape, result.dtype) == (image.shape, torch.uint8)
 
 
@@ -67,7 +70,7 @@ def test_is_a_pure_function_and_leaves_random_state_alone() -> None:
 
 def test_result_is_never_the_callers_tensor() -> None:
     image = smooth_picture()
-    result = Augment(probability=0, flip=0)(image, seed=0, epoch=1, index=0)
+    result = Augment(**NEVER, flip=0)(image, seed=0, epoch=1, index=0)
     assert torch.equal(result, image)
     result.zero_()
     assert image.any()
@@ -75,7 +78,7 @@ def test_result_is_never_the_callers_tensor() -> None:
 
 @pytest.mark.parametrize("changed", ["seed", "epoch", "index"])
 def test_each_part_of_the_key_matters(changed: str) -> None:
-    image, augment, key = smooth_picture(), Augment(probability=1), {"seed": 1, "epoch": 1, "index": 1}
+    image, augment, key = smooth_picture(), Augment(**ALWAYS), {"seed": 1, "epoch": 1, "index": 1}
     assert difference(augment(image, **key), augment(image, **{**key, changed: 2})) > 1
 
 
@@ -100,7 +103,7 @@ def test_nothing_drawn_is_the_identity() -> None:
 
 def test_flip_mirrors_at_its_rate() -> None:
     image = smooth_picture()
-    always = dataclasses.replace(OFF, flip=1.0, probability=0.0)
+    always = dataclasses.replace(OFF, flip=1.0, **NEVER)
     assert torch.equal(always(image, seed=0, epoch=1, index=0), image.flip(-1))
     half = dataclasses.replace(always, flip=0.5)
     assert 20 <= sum(torch.equal(result, image.flip(-1)) for result in augmented(half, 60)) <= 40
@@ -131,7 +134,7 @@ def augmented_from(augment: Augment, image: Tensor, count: int) -> Iterator[Tens
 
 def test_borders_continue_instead_of_turning_black() -> None:
     bright = torch.full((3, SIDE, SIDE), 200, dtype=torch.uint8)
-    strong = Augment(rotation=45, shear=20, perspective=0.5, distortion=0.05, probability=1)
+    strong = Augment(rotation=45, shear=20, perspective=0.5, distortion=0.05, **ALWAYS)
     for result in augmented_from(strong, bright, 20):
         assert (result == 200).all()
 
@@ -147,7 +150,7 @@ def test_description_tells_every_parameter(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"rotation": -1}, {"probability": 1.1}, {"flip": 2}, {"nodes": 1}, {"perspective": 1}]
+    "wrong", [{"rotation": -1}, {"shear_probability": 1.1}, {"flip": 2}, {"nodes": 1}, {"perspective": 1}]
 )
 def test_impossible_magnitudes_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(UserError, match=next(iter(wrong))):
@@ -181,13 +184,13 @@ PLAIN = Normalise((0.0,), (1.0,))
 
 
 def test_epoch_zero_is_plain_and_later_epochs_differ() -> None:
-    views = Views(Pictures(), PLAIN, augment=Augment(probability=1), seed=5)
+    views = Views(Pictures(), PLAIN, augment=Augment(**ALWAYS), seed=5)
     plain, first, second = (views[1, epoch] for epoch in range(3))
     assert torch.equal(plain.inputs, PLAIN(smooth_picture(1)))
     assert not torch.equal(first.inputs, plain.inputs)
     assert not torch.equal(first.inputs, second.inputs)
     assert (first.label, first.index, len(views)) == (1, 1, 3)
-    other_seed = Views(Pictures(), PLAIN, augment=Augment(probability=1), seed=6)
+    other_seed = Views(Pictures(), PLAIN, augment=Augment(**ALWAYS), seed=6)
     assert not torch.equal(other_seed[1, 1].inputs, first.inputs)
 
 

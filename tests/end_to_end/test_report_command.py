@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tests.conftest import rival_config
 
 from dprotonet.cli.main import main
-from dprotonet.experiment.rivals import rival_config
 from dprotonet.experiment.trainer import Trainer
 
 QUICK = ["--iterations", "1", "--images", "1", "--top", "1"]

@@ -5,10 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import tiny_config
+from tests.conftest import rival_config, tiny_config
 
 from dprotonet.experiment.epochs import Epochs
-from dprotonet.experiment.rivals import rival_config
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.training.events import EpochDone
 

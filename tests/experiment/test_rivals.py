@@ -1,7 +1,6 @@
-"""Rivals by their word: whose values count, and a whole run of each."""
+"""Rivals by their word: a whole run of each."""
 
 import json
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,19 +8,17 @@ import pytest
 import tomli_w
 import torch
 from PIL import Image
-from tests.conftest import tiny_config
+from tests.conftest import rival_config, tiny_config
 from torch import Tensor
 
 import dprotonet as dp
 from dprotonet.cli.main import main
-from dprotonet.cli.parse import parsed
-from dprotonet.cli.train import TrainArguments, _defaults
-from dprotonet.config import FROZEN, Config, NetworkConfig, TrainingConfig, from_tables, to_tables
+from dprotonet.config import Config, to_tables
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.build import check_config
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.prune import prune_model
-from dprotonet.experiment.rivals import PRESETS, rival_config
+from dprotonet.experiment.recipes import NETWORKS
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
@@ -29,7 +26,7 @@ from dprotonet.inference.prune import PruneRule
 from dprotonet.interpretation.similarity import percentile_box
 from dprotonet.training.events import EpochDone, RoundDone
 
-RIVALS = tuple(name for name in PRESETS if name != "dprotonet")
+RIVALS = tuple(name for name in NETWORKS if name != "dprotonet")
 
 
 def tiny_rival(name: str, **training: object) -> Config:
@@ -44,98 +41,6 @@ def tiny_rival(name: str, **training: object) -> Config:
     last_layer = min(config.training.last_layer_epochs, small.training.last_layer_epochs)
     trained = replace(config.training, **epochs, last_layer_epochs=last_layer)
     return Config(small.data, replace(config.network, **sizes), trained)
-
-
-def test_no_word_is_dprotonet() -> None:
-    assert rival_config() == rival_config("dprotonet") == Config()
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_a_rival_differs_and_is_valid(name: str) -> None:
-    config = rival_config(name)
-    check_config(config)
-    assert config.network.network == name
-    assert (
-        replace(config.network, network="dprotonet") != NetworkConfig() or config.training != TrainingConfig()
-    )
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_a_stored_config_comes_back_as_it_was(name: str) -> None:
-    config = rival_config(name, {"training": {"push_images": 7}})
-    tables = tomllib.loads(tomli_w.dumps(to_tables(config)))
-    assert from_tables(Config, tables, where="") == config == rival_config(None, tables)
-
-
-def test_what_the_user_says_wins() -> None:
-    tables = {
-        "network": {"epsilon": 1e-12, "network": "gen-protopnet"},
-        "training": {"head_learns": "always"},
-    }
-    config = rival_config(None, tables)
-    assert (config.network.epsilon, config.training.head_learns) == (1e-12, "always")
-    assert (config.network.regions, config.network.patch) == ("patches", (2, 2))
-    assert rival_config("protopnet", tables).network.regions == "points"
-
-
-def test_frozen_mode_has_dprotonets_own_values() -> None:
-    found = rival_config(None, {"training": {"mode": "frozen", "rate_shaping": 0.01}}).training
-    wanted = {**FROZEN, "rate_shaping": 0.01}
-    assert {key: getattr(found, key) for key in wanted} == wanted
-    assert found == TrainingConfig.frozen(rate_shaping=0.01)
-    with pytest.raises(dp.UserError, match="joint mode"):
-        TrainingConfig.frozen(mode="joint")
-    joint = TrainingConfig()
-    assert all(getattr(joint, key) != value for key, value in FROZEN.items())
-    for tables in (
-        {"network": {"network": "protopnet"}},
-        {"network": {"regions": "occurrence"}},
-        {"network": {"activation": "sigmoid"}},
-    ):
-        config = rival_config(None, {**tables, "training": {"mode": "frozen"}})
-        check_config(config)
-        assert config.training.shaping_start == "random"
-
-
-@pytest.mark.parametrize(
-    ("words", "start"),
-    [
-        ("--mode frozen", "discriminant"),
-        ("--mode frozen --shaping-start random", "random"),
-        ("--mode frozen --regions occurrence", "random"),
-        ("--mode frozen --network xprotonet", "random"),
-        ("--mode joint --config FILE", "random"),
-        ("--config FILE", "discriminant"),
-        ("--mode joint --mode frozen", "discriminant"),
-        ("--mode frozen --dimension 1", "random"),
-        ("--config POINTS --regions masks", "discriminant"),
-    ],
-)
-def test_frozen_mode_on_the_command_line(words: str, start: str, tmp_path: Path) -> None:
-    file = tmp_path / "frozen.toml"
-    file.write_text('[training]\nmode = "frozen"\n', encoding="utf-8")
-    points = tmp_path / "points.toml"
-    points.write_text('[network]\nregions = "occurrence"\n[training]\nmode = "frozen"\n', encoding="utf-8")
-    given = [word.replace("FILE", str(file)).replace("POINTS", str(points)) for word in words.split()]
-    defaults = _defaults(given, None)
-    assert defaults is not None
-    arguments = parsed(TrainArguments, ["--out", "run", *given], command="train", default=defaults)
-    assert arguments.training.shaping_start == start
-    check_config(Config(arguments.data, arguments.network, arguments.training))
-
-
-@pytest.mark.parametrize(
-    "tables", [{"network": 3}, {"network": {"network": "protonet"}}, {"network": {"network": 1}}]
-)
-def test_mistakes_are_named(tables: dict) -> None:
-    with pytest.raises(dp.UserError, match="network"):
-        rival_config(None, tables)
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_a_name_without_its_values_is_refused(name: str) -> None:
-    with pytest.raises(dp.UserError, match=f"rival_config\\('{name}'\\)"):
-        check_config(Config(network=NetworkConfig(network=name)))  # type: ignore[arg-type]
 
 
 def trained(name: str, out: Path, **training: object) -> dp.Model:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import Accelerator
-from tests.conftest import TinyBackbone, tiny_views
+from tests.conftest import TinyBackbone, rival_config, tiny_views
 from torch import Tensor
 from torch.nn.functional import conv2d, cross_entropy, max_pool2d, one_hot, relu
 
@@ -21,7 +21,6 @@ from dprotonet.experiment.build import (
     build_similarity,
     build_stages,
 )
-from dprotonet.experiment.rivals import rival_config
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.network import DProtoNet

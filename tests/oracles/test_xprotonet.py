@@ -3,7 +3,7 @@
 import pytest
 import torch
 from accelerate import Accelerator
-from tests.conftest import TinyBackbone, tiny_views
+from tests.conftest import TinyBackbone, rival_config, tiny_views
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, cross_entropy
 
@@ -11,7 +11,6 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Occurrence
 from dprotonet.encoder.shaping import Beside
 from dprotonet.experiment.build import build_loss, build_regions, build_shaping, build_similarity
-from dprotonet.experiment.rivals import rival_config
 from dprotonet.inference.head import Head
 from dprotonet.inference.pairing import own_region
 from dprotonet.inference.prototypes import Prototypes

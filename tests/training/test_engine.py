@@ -14,6 +14,7 @@ from dprotonet.training.events import EpochDone, PushDone, RoundDone, StepDone
 from dprotonet.training.phases import LearningRates, Phase, Push, plan
 from dprotonet.training.push import Pusher
 from dprotonet.training.scores import score_views
+from dprotonet.training.views import epoch_keys
 
 RATES = LearningRates()
 
@@ -88,7 +89,9 @@ def test_patience_counts_rounds_without_a_better_validation_accuracy() -> None:
 def test_the_head_phase_sees_the_networks_scores() -> None:
     """The cached scores are those the network gives for the same views."""
     runner = engine(tiny_network())
-    scores = score_views(runner.network, runner.train_views, runner.accelerator, epoch=1)
+    scores = score_views(
+        runner.network, runner.train_views, runner.accelerator, keys=epoch_keys(runner.train_views, epoch=1)
+    )
     view = runner.train_views[4, 1]
     expected = runner.network.evidence(view.inputs.unsqueeze(0)).scores[0]
     torch.testing.assert_close(scores[4, 0].inputs, expected, rtol=1e-4, atol=1e-5)

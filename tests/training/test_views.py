@@ -1,8 +1,10 @@
+from typing import Any
+
 import pytest
 import torch
 from tests.conftest import tiny_views
 
-from dprotonet.training.views import Share, epoch_parts, load, plain_batches, variant_of
+from dprotonet.training.views import Share, epoch_keys, epoch_parts, load, plain_batches
 
 
 def test_an_epoch_has_every_image_once_in_another_order_each_time() -> None:
@@ -31,10 +33,26 @@ def test_plain_batches_split_without_loss_or_double() -> None:
     assert sorted(indices) == list(range(11))
 
 
+def variants(number: int | None, index: int, per_image: int = 1) -> list[list[int]]:
+    """Of one image, epoch by epoch."""
+    source: Any = type("Source", (), {"augmentations": number, "__len__": lambda self: 9})()
+    epochs = (epoch_keys(source, epoch=epoch, per_image=per_image) for epoch in (1, 2, 3, 4))
+    return [[variant for place, variant in keys if place == index] for keys in epochs]
+
+
 def test_variants_go_round_when_there_are_few() -> None:
-    assert [variant_of(epoch, 0, 3) for epoch in (1, 2, 3, 4)] == [1, 2, 3, 0]
-    assert [variant_of(epoch, 7, None) for epoch in (1, 2, 3)] == [1, 2, 3]
-    assert variant_of(5, 2, 0) == 0
+    assert variants(3, 0) == [[1], [2], [3], [0]]
+    assert variants(None, 7) == [[1], [2], [3], [4]]
+    assert variants(0, 2) == [[0]] * 4
+
+
+def test_an_epoch_of_several_views_has_new_ones_each_time() -> None:
+    assert variants(None, 3, per_image=3) == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]]
+    assert variants(4, 1, per_image=2) == [[2, 3], [4, 0], [1, 2], [3, 4]]
+    views = tiny_views()
+    parts = epoch_parts(views, seed=0, epoch=2, batch=4, share=Share(), per_image=3)
+    keys = [key for part in parts for key in part.keys]
+    assert sorted(keys) == sorted((index, variant) for index in range(len(views)) for variant in (4, 5, 6))
 
 
 def test_workers_change_nothing() -> None:

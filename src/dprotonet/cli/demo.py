@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dprotonet.cli.parse import parsed
-from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
+from dprotonet.config import AugmentationConfig, Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,8 +29,9 @@ class DemoArguments:
     data: DataConfig = field(default_factory=DataConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(
-        default_factory=lambda: TrainingConfig.frozen(augmentations=2, workers=2)
+        default_factory=lambda: TrainingConfig(mode="frozen", augmentations=2, workers=2)
     )
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
 
 
 def main(words: list[str]) -> None:
@@ -46,7 +47,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.trainer import Trainer
 
     console = stderr_console()
-    config = Config(arguments.data, arguments.network, arguments.training)
+    config = Config(arguments.data, arguments.network, arguments.training, arguments.augmentation)
     trainer = Trainer(config, arguments.out, overwrite=True, cache=arguments.cache or default_cache())
     with Reporter(console) as reporter:
         reporter.watch(trainer.run())

@@ -33,8 +33,8 @@ class ExplainArguments:
     top: int = 3
     """How many prototypes to explain for each image; the rest is summed up."""
     preset: Preset | None = None
-    """How the decoder learns its masks (default: fast; sampled for an .onnx file, as it needs no gradients);
-    paper is the paper's own and slow."""
+    """How the decoder learns its masks (default: what the run's recipe says, fast unless it is the paper's;
+    sampled for an .onnx file, as it needs no gradients); paper is the paper's own and slow."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
     samples: int | None = None
@@ -88,7 +88,8 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
     from dprotonet.experiment.explain import Explaining
     from dprotonet.experiment.explanation_files import folder_for, save_explained
 
-    preset = chosen_preset(arguments.preset or "fast", arguments.iterations, arguments.samples)
+    own = model.config.explaining.decoder
+    preset = chosen_preset(arguments.preset or own, arguments.iterations, arguments.samples)
     found: list[dict[str, Any]] = []
     with Reporter(stderr_console()) as reporter:
 

@@ -1,5 +1,6 @@
 """`dprotonet train --folds k`: cross-validation, a run for each fold."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dprotonet.errors import ComputationError
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from dprotonet.config import Config
 
 
-def cross_validate(config: "Config", arguments: "TrainArguments") -> None:
+def cross_validate(config: "Config", out: Path, arguments: "TrainArguments") -> None:
     """Train what is missing, fold by fold, and print what all of them come to."""
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
@@ -20,7 +21,7 @@ def cross_validate(config: "Config", arguments: "TrainArguments") -> None:
     with Reporter(console) as reporter:
         validation = CrossValidation(
             config,
-            arguments.out,
+            out,
             overwrite=arguments.overwrite,
             cache=arguments.cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
@@ -36,8 +37,8 @@ def cross_validate(config: "Config", arguments: "TrainArguments") -> None:
     leave_group()
     if not console.quiet:  # the main process of a distributed run
         validation.save()
-        print((arguments.out / "folds.md").read_text(encoding="utf-8"))
-        print(f"in numbers: {arguments.out / 'folds.json'}")
+        print((out / "folds.md").read_text(encoding="utf-8"))
+        print(f"in numbers: {out / 'folds.json'}")
     if taken:
         folds = ", ".join(map(str, taken))
         raise ComputationError(

@@ -64,7 +64,8 @@ def describe(event: EpochDone | PushDone | RoundDone) -> str:
     if isinstance(event, EpochDone):
         return (
             f"{event.phase:>5} epoch {event.epoch:3d}  loss {event.terms['loss']:8.3f}  "
-            f"train {event.train_accuracy:6.1%}  val {event.val_accuracy:6.1%}  {event.seconds:5.1f} s"
+            f"train {event.train_accuracy:6.1%}  val {event.val_accuracy:6.1%}  {event.seconds:5.1f} s  "
+            f"{event.steps} steps"
         )
     if isinstance(event, PushDone):
         collapsed = int(event.projection.collapsed.sum())

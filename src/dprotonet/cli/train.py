@@ -1,26 +1,47 @@
 """`dprotonet train`: from images to a run folder."""
 
+import json
 import shlex
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any
 
-import tyro
-
-from dprotonet.cli.parse import option_value, parsed
-from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig, from_tables, read_toml
+from dprotonet.cli.parse import parsed
+from dprotonet.config import (
+    AugmentationConfig,
+    Config,
+    DataConfig,
+    ExplainingConfig,
+    NetworkConfig,
+    TrainingConfig,
+    by_name,
+    from_tables,
+    given_tables,
+    read_toml,
+    to_tables,
+)
 from dprotonet.errors import UserError
-from dprotonet.experiment.rivals import rival_config
+from dprotonet.experiment.recipes import GIVEN, Resolved, resolve
+
+_SECTIONS = ("data", "network", "training", "augmentation", "explaining")
+_WIDTH = 46  # of a value in --show-config, before its origin
 
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """Train a DProtoNet. Flags override --config FILE, which overrides the defaults."""
+    """Train a DProtoNet. Flags override --config FILE, which overrides what recipe, mode and network say."""
 
-    out: Path
-    """The run folder to make."""
+    out: Path | None = None
+    """The run folder to make (required, but for --show-config)."""
+    recipe: str = "default"
+    """Which values are implied where none is given: default, paper (the paper to the letter), or a rival's as
+    its authors have it: protopnet, np-protopnet, gen-protopnet, xprotonet, blackbox."""
     config: Path | None = None
-    """A TOML file with the tables [data], [network] and [training]."""
+    """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining]; what
+    --show-config prints is one."""
+    show_config: bool = False
+    """Print every value with where it comes from, as such a file, and train nothing."""
     resume: bool = False
     """Go on with the run in --out after it was stopped."""
     overwrite: bool = False
@@ -30,29 +51,46 @@ class TrainArguments:
     data: DataConfig = field(default_factory=DataConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
+    explaining: ExplainingConfig = field(default_factory=ExplainingConfig)
+
+    def asked(self) -> Config:
+        """The config, with settings that are still to be implied."""
+        sections = {name: getattr(self, name) for name in _SECTIONS}
+        return Config(**{**sections, "data": absolute(self.data)}, recipe=self.recipe)
 
 
 def main(words: list[str]) -> None:
-    stored = _stored(words)
-    arguments = parsed(TrainArguments, words, command="train", default=_defaults(words, stored))
-    config = Config(absolute(arguments.data), arguments.network, arguments.training)
-    if config.data.folds and not config.data.fold:
+    arguments = parsed(TrainArguments, words, command="train")
+    before = _before(arguments)  # what the flags change
+    if before is not None:
+        base = replace(TrainArguments(), recipe=before.recipe, **{n: getattr(before, n) for n in _SECTIONS})
+        arguments = parsed(TrainArguments, words, command="train", default=base)
+    resolved = _with_sources(resolve(arguments.asked()), arguments, before)
+    if arguments.show_config:
+        print("\n".join(_shown(resolved)))
+        return
+    if arguments.out is None:
+        raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
+    if resolved.config.data.folds and not resolved.config.data.fold:
         from dprotonet.cli.folds import cross_validate
 
-        cross_validate(config, arguments)
+        cross_validate(resolved.config, arguments.out, arguments)
     else:
-        run(config, arguments)
+        run(resolved, arguments.out, arguments)
 
 
 def absolute(data: DataConfig) -> DataConfig:
     """With the folders' full paths, so that the run can be evaluated from anywhere."""
     kind, _, path = data.data.partition(":")
-    images = f"{kind}:{Path(path).expanduser().resolve()}" if path else data.data
-    cache = str(Path(data.image_cache).expanduser().resolve()) if data.image_cache else ""
-    return replace(data, data=images, image_cache=cache)
+    if path:
+        data = replace(data, data=f"{kind}:{Path(path).expanduser().resolve()}")
+    if data.image_cache:
+        data = replace(data, image_cache=str(Path(data.image_cache).expanduser().resolve()))
+    return data
 
 
-def run(config: Config, arguments: TrainArguments) -> None:
+def run(resolved: Resolved, out: Path, arguments: TrainArguments) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
     from dprotonet.experiment.trainer import Trainer, leave_group
@@ -60,63 +98,88 @@ def run(config: Config, arguments: TrainArguments) -> None:
     console = stderr_console()
     with Reporter(console) as reporter:
         trainer = Trainer(
-            config,
-            arguments.out,
+            resolved.config,
+            out,
             resume=arguments.resume,
             overwrite=arguments.overwrite,
             cache=arguments.cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
+            origins=resolved.origins,
         )
         reporter.watch(trainer.run())
     leave_group()
     console.print(
-        f"the run is in {arguments.out}; next: dprotonet evaluate {shlex.quote(str(arguments.out))}",
-        soft_wrap=True,
-        markup=False,
+        f"the run is in {out}; next: dprotonet evaluate {shlex.quote(str(out))}", soft_wrap=True, markup=False
     )
 
 
-def _stored(words: list[str]) -> Config | None:
-    """With --resume, the config that the run was started with."""
-    if "--resume" not in words:
-        return None
-    if "--overwrite" in words:
+def _before(arguments: TrainArguments) -> Config | None:
+    """The config of the run that goes on, or that of the file."""
+    if arguments.resume and arguments.overwrite:
         raise UserError("--resume goes on and --overwrite starts anew; give one of them")
-    out = option_value(words, "--out")
+    if arguments.resume and arguments.config is not None:
+        raise UserError("--resume takes the config of the run; leave --config out")
+    if arguments.resume:
+        return _stored(arguments.out)
+    if arguments.config is not None:
+        return from_tables(Config, read_toml(arguments.config.expanduser()), where="")
+    return None
+
+
+def _stored(out: Path | None) -> Config:
+    """The config that the run was started with, or its first fold."""
+    from dprotonet.experiment.run_folder import RunFolder
+
     place = Path(out or "").expanduser()
     folds = not (place / "config.toml").is_file() and (place / "fold-1" / "config.toml").is_file()
-    path = place / "fold-1" / "config.toml" if folds else place / "config.toml"
-    if out is None or not path.is_file():
+    if out is None or not (folds or (place / "config.toml").is_file()):
         raise UserError(f"--resume: {out or 'no --out'} is not a run folder; start without --resume")
-    config = from_tables(Config, read_toml(path), where="")
+    config = RunFolder(place / "fold-1" if folds else place).read_config()
     return replace(config, data=replace(config.data, fold=0)) if folds else config
 
 
-def _defaults(words: list[str], stored: Config | None) -> TrainArguments | None:
-    """What flags change: the run that goes on, or the file, with the values that some words stand for."""
-    file, rival = option_value(words, "--config"), option_value(words, "--network")
-    if (file, rival, stored, option_value(words, "--mode")) == (None, None, None, None):
-        return None
-    if file is not None and stored is not None:
-        raise UserError("--resume takes the config of the run; leave --config out")
-    config = stored or rival_config(rival, _with_flags({} if file is None else read_toml(Path(file)), words))
-    blank = TrainArguments(out=tyro.MISSING)
-    return replace(blank, data=config.data, network=config.network, training=config.training)
+def _with_sources(resolved: Resolved, arguments: TrainArguments, before: Config | None) -> Resolved:
+    """What was given, by whom: a flag, the file, or the run that goes on, which knows its own origins."""
+    from dprotonet.experiment.run_folder import RunFolder
+
+    old, new = by_name(before or Config()), by_name(resolved.config)
+    given = [name for name, origin in resolved.origins.items() if origin == GIVEN]
+    origins = {**resolved.origins, **dict.fromkeys(given, "command line")}
+    if arguments.config is not None and before is not None:
+        said = [f"{table}.{key}" for table, keys in given_tables(before).items() for key in keys]
+        kept = [name for name in ("recipe", *said) if name in given and old[name] == new[name]]
+        origins |= dict.fromkeys(kept, f"file {arguments.config.name}")
+    if arguments.resume and arguments.out is not None:
+        known = RunFolder(arguments.out).read_origins()
+        origins |= {name: known.get(name, "the run that goes on") for name in old if old[name] == new[name]}
+    return replace(resolved, origins=origins)
 
 
-def _with_flags(tables: dict[str, Any], words: list[str]) -> dict[str, Any]:
-    """The file's tables with those flags that defaults of others depend on; wrong values tyro names."""
-    for table, name, kind in (
-        ("training", "mode", TrainingConfig),
-        ("network", "regions", NetworkConfig),
-        ("network", "activation", NetworkConfig),
-        ("network", "dimension", NetworkConfig),
-    ):
-        value: Any = option_value(words, f"--{name}")
-        if name == "dimension" and value is not None and value.isdecimal():
-            value = int(value)
-        elif value not in get_args(get_type_hints(kind)[name]):
+# ── --show-config ──
+
+
+def _shown(resolved: Resolved) -> Iterator[str]:
+    """A TOML file whose comments say where each value comes from."""
+    yield _line("recipe", resolved.config.recipe, resolved.origins["recipe"])
+    for section, values in to_tables(resolved.config).items():
+        if not isinstance(values, Mapping):
             continue
-        if isinstance(tables.get(table, {}), dict):
-            tables = {**tables, table: {**tables.get(table, {}), name: value}}
-    return tables
+        yield f"\n[{section}]"
+        for key, value in values.items():
+            yield _line(key, value, resolved.origins[f"{section}.{key}"])
+    yield from _decoder(resolved.config.explaining.decoder)
+
+
+def _line(key: str, value: Any, origin: str) -> str:
+    return f"{key} = {json.dumps(value, ensure_ascii=False)}".ljust(_WIDTH) + f" # {origin}"
+
+
+def _decoder(name: str) -> Iterator[str]:
+    """The numbers of the preset, which are no settings of a run, as comments."""
+    from dprotonet.experiment.paper_values import DECODER
+    from dprotonet.interpretation.mdm import preset
+
+    yield f'\n# The decoder "{name}" (docs/decoder.md):'
+    for key, value in asdict(preset(name)).items():  # type: ignore[call-overload]
+        place = DECODER[key].place if name == "paper" and key in DECODER else ""
+        yield f"#   {key} = {json.dumps(value)}".ljust(_WIDTH) + (f" # {place}" if place else "")

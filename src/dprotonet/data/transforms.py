@@ -32,21 +32,24 @@ class Augment:
     either way; perspective as in torchvision, the share of half the side within which corners wander, here
     centred so that the picture does not shrink; distortion, the share of the side by which the nodes of a
     coarse grid move.
-    Unstated: how they combine. Each is drawn on its own with the same probability.
+    Unstated: how they combine. Each is drawn on its own, by a probability of its own.
     Unstated: the horizontal flip, which ProtoPNet has and the paper does not mention; 0 turns it off.
     """
 
     rotation: float = 15.0
+    rotation_probability: float = 0.8
     shear: float = 10.0
+    shear_probability: float = 0.8
     perspective: float = 0.2
+    perspective_probability: float = 0.8
     distortion: float = 0.015
-    nodes: int = 10
-    probability: float = 0.8
+    distortion_probability: float = 0.8
     flip: float = 0.5
+    nodes: int = 10
 
     def __post_init__(self) -> None:
-        if min(astuple(self)) < 0 or max(self.probability, self.flip) > 1:
-            raise UserError(f"{self}: nothing may be below 0, and probability and flip not above 1")
+        if min(astuple(self)) < 0 or max(*self._chances, self.distortion_probability, self.flip) > 1:
+            raise UserError(f"{self}: nothing may be below 0, and no probability, nor flip, above 1")
         if self.nodes < 2 or self.perspective >= 1 or max(self.rotation, self.shear * 4) > 180:
             raise UserError(f"{self}: nodes >= 2, perspective < 1, rotation <= 180, shear <= 45 are possible")
 
@@ -62,6 +65,11 @@ class Augment:
         flipped = functional.horizontal_flip(image) if random.random() < self.flip else image
         displacement = self._displacement(random, image.shape[-2], image.shape[-1])
         return _warp(flipped, displacement) if displacement is not None else flipped.clone()
+
+    @property
+    def _chances(self) -> tuple[float, float, float]:
+        """Of rotation, shear and perspective, in the order in which they are drawn."""
+        return self.rotation_probability, self.shear_probability, self.perspective_probability
 
     def _displacement(self, random: np.random.Generator, height: int, width: int) -> Tensor | None:
         """How far from its own place each pixel is fetched, in half sides: (H, W, 2), x first."""
@@ -79,7 +87,7 @@ class Augment:
 
     def _homography(self, random: np.random.Generator) -> np.ndarray | None:
         """Rotation, shear and perspective as one 3x3 matrix, or None when none of them was drawn."""
-        drawn = [random.random() < self.probability for _ in range(3)]
+        drawn = [random.random() < chance for chance in self._chances]
         angle, slant = random.uniform(-1, 1, 2) * np.radians([self.rotation, self.shear])
         axis = random.integers(2)
         shifts = random.uniform(-0.5, 0.5, (4, 2)) * self.perspective
@@ -91,7 +99,7 @@ class Augment:
         return reduce(np.matmul, chosen) if chosen else None
 
     def _node_shifts(self, random: np.random.Generator) -> Tensor | None:
-        drawn = random.random() < self.probability
+        drawn = random.random() < self.distortion_probability
         shifts = random.uniform(-2, 2, (1, 2, self.nodes, self.nodes)) * self.distortion  # the side is 2 wide
         return torch.from_numpy(shifts).float() if drawn else None
 

@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
-from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
+from dprotonet.config import AugmentationConfig, Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.birds import bird_splits
 from dprotonet.data.cars import cars_splits
@@ -24,13 +24,13 @@ from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
-from dprotonet.data.transforms import Normalise
+from dprotonet.data.transforms import Augment, Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, Occurrence, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
-from dprotonet.experiment.rivals import check_rival
+from dprotonet.experiment.recipes import check_rival
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.inference.pairing import any_region, own_region
@@ -232,6 +232,10 @@ def build_normalise(backbone: nn.Module, channels: int) -> Normalise:
     return Normalise(tuple(backbone.mean), tuple(backbone.std), channels=channels)
 
 
+def build_augment(config: AugmentationConfig) -> Augment:
+    return Augment(**vars(config))
+
+
 def build_stages(config: Config) -> tuple[Stage, ...]:
     training = config.training
     backbone_rate = 0.0 if training.mode == "frozen" else training.rate_backbone
@@ -281,6 +285,7 @@ _LEAST = {
     "mask_grid": 1,
     "prototypes_per_class": 1,
     "epochs": 1,
+    "views_per_epoch": 1,
     "warm_epochs": 0,
     "push_every": 1,
     "last_layer_epochs": 0,
@@ -301,7 +306,8 @@ _LEAST = {
 
 def check_config(config: Config) -> None:
     """Numbers that no network could be built or trained from."""
-    values = {**vars(config.data), **vars(config.network), **vars(config.training)}
+    sections = (config.data, config.network, config.training, config.augmentation, config.explaining)
+    values = {name: value for section in sections for name, value in vars(section).items()}
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise UserError(f"--{name.replace('_', '-')} is {value}; it must be a finite number")
@@ -314,6 +320,7 @@ def check_config(config: Config) -> None:
     if not 0 < config.network.mask_contrast <= 1:
         raise UserError(f"--mask-contrast is {config.network.mask_contrast}; it must be above 0, at most 1")
     _check_folds(config.data)
+    build_augment(config.augmentation)
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")

@@ -19,6 +19,7 @@ from dprotonet.config import Config
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import Progress, RememberedSplits, check_config, default_cache
 from dprotonet.experiment.claim import AlreadyClaimed, claimed
+from dprotonet.experiment.recipes import final_config
 from dprotonet.experiment.result_file import read_result, write_result
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Preparing, Trainer
@@ -53,7 +54,7 @@ class CrossValidation:
 
     def run(self) -> Iterator[FoldStep]:
         """Train what is missing, fold by fold; a last step without an event for each."""
-        check_config(self.config)
+        check_config(final_config(self.config))
         self._check_out()
         for fold in range(1, self.config.data.folds + 1):
             try:

@@ -9,7 +9,6 @@ from typing import Any
 from accelerate import Accelerator
 
 from dprotonet.data.base import ImageData, Splits
-from dprotonet.data.transforms import Augment
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, save_evaluation
 from dprotonet.experiment.explain import ExplainedPrediction, Explaining
@@ -72,7 +71,7 @@ class Demo:
     def probe(self, model: Model, splits: Splits, accelerator: Accelerator) -> LinearProbe:
         """The linear probe on the features of training, its strength chosen on validation data."""
         count = self.trainer.config.training.augmentations
-        views = self.trainer.views(model.network, splits.train, augment=Augment())
+        views = self.trainer.views(model.network, splits.train, augment=self.trainer.augment)
         train = finished(self.trainer.frozen(views, model.network, accelerator, count))
         val = self.features(model, splits.val, accelerator=accelerator)
         return fit_probe(train, val, classes=len(model.classes))

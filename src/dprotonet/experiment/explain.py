@@ -64,6 +64,7 @@ class ExplainedPrediction:
     prediction: Prediction
     rows: tuple[ExplainedRow, ...]
     image_size: tuple[int, int]
+    weights: tuple[float, float] = (0.5, 0.5)  # α and β of Eq. (18) on the sheet
 
     @property
     def rest(self) -> float:
@@ -89,10 +90,14 @@ class ExplainedPrediction:
         self.picture().save(stream, format="PNG")
         return stream.getvalue()
 
+    def _blend(self, image: Tensor, found: Explanation) -> Tensor:
+        alpha, beta = self.weights
+        return overlay(image, found.heatmap.cpu(), image_weight=alpha, heatmap_weight=beta)
+
     def _drawn(self, row: ExplainedRow) -> ExplanationRow:
         return ExplanationRow(
-            overlay(self.image, row.input.heatmap.cpu()),
-            overlay(row.source_image, row.source.heatmap.cpu()),
+            self._blend(self.image, row.input),
+            self._blend(row.source_image, row.source),
             row.item.class_name,
             row.item.prototype,
             row.item.similarity,
@@ -118,7 +123,10 @@ def explain(
     chosen = [prediction.evidence[:top] for prediction in predictions]
     rows = explained_rows(model, pixels, chosen, preset=preset, on_step=on_step)
     sizes = map(image_size, images)
-    return [ExplainedPrediction(*parts) for parts in zip(pixels, predictions, rows, sizes, strict=True)]
+    shown = model.config.explaining
+    weights = shown.image_weight, shown.heatmap_weight
+    found = zip(pixels, predictions, rows, sizes, strict=True)
+    return [ExplainedPrediction(*parts, weights=weights) for parts in found]
 
 
 def explained_rows(

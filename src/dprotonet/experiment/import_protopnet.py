@@ -22,7 +22,7 @@ from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.cleaning import check_new
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.protopnet_file import ProtoPNetFile
-from dprotonet.experiment.rivals import rival_config
+from dprotonet.experiment.recipes import config_from
 from dprotonet.experiment.run_folder import RunFolder, unknown_source
 from dprotonet.files import write_text
 from dprotonet.network import DProtoNet
@@ -80,7 +80,8 @@ def _config(found: ProtoPNetFile, owners: Sequence[int], settings: ImportSetting
     if word == "gen-protopnet":
         network["patch"] = list(found.patch)
     data = {"data": settings.data, "image_size": settings.image_size}
-    return rival_config(word, {"network": network, "data": data})
+    tables = {"network": {"network": word, **network}, "data": data}
+    return config_from(tables)
 
 
 def _network(

@@ -228,16 +228,18 @@ class Model(ModelHubMixin):
         images: ImageLike | Sequence[ImageLike],
         *,
         top: int = 3,
-        preset: "str | Preset" = "fast",
+        preset: "str | Preset | None" = None,
         on_step: "OnStep | None" = None,
     ) -> "list[ExplainedPrediction]":
         """Predictions with heatmaps: where each of the `top` prototypes is, in the image and in its source.
 
-        Heatmaps of sources are kept in the run folder, so that each is made once a run.
+        `preset` is the run's own by default, `explaining.decoder` of its config: fast, or what its recipe
+        says. Heatmaps of sources are kept in the run folder, so that each is made once a run.
         """
         from dprotonet.experiment.explain import explain
 
-        return explain(self, several(images), top=top, preset=preset, on_step=on_step)
+        chosen = self.config.explaining.decoder if preset is None else preset
+        return explain(self, several(images), top=top, preset=chosen, on_step=on_step)
 
     def _evidence(self, label: int, scores: Tensor, region: Tensor) -> tuple[EvidenceItem, ...]:
         """What every prototype says for a class, the largest contribution first."""

@@ -7,15 +7,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dprotonet.config import Config, from_tables, to_tables
+from dprotonet.config import Config, by_name, to_tables
 from dprotonet.errors import UserError
+from dprotonet.experiment.recipes import config_from, final_config
 from dprotonet.files import write_text
 
 RESULT = "result.json"
 
 
 def write_result(place: Path, config: Config, found: dict[str, Any]) -> None:
-    content = {"config": to_tables(config), **found}
+    content = {"config": to_tables(final_config(config)), **found}
     write_text(place / RESULT, json.dumps(content, ensure_ascii=False, indent=1))
 
 
@@ -24,15 +25,12 @@ def read_result(place: Path, config: Config) -> dict[str, Any] | None:
     try:
         result: dict[str, Any] = json.loads((place / RESULT).read_text(encoding="utf-8"))
         # A setting that is newer than the result had its default then.
-        trained = to_tables(from_tables(Config, result["config"], where=""))
+        trained = by_name(config_from(result["config"]))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{place / RESULT} is damaged; remove it to evaluate the run anew") from None
-    for table, values in to_tables(config).items():
-        changed = [key for key in values if trained[table][key] != values[key]]
-        if changed:
-            raise UserError(
-                f"{place} was trained with another {table}.{changed[0]}; name another --out, or remove it"
-            )
+    for name, value in by_name(final_config(config)).items():
+        if trained[name] != value:
+            raise UserError(f"{place} was trained with another {name}; name another --out, or remove it")
     return result

@@ -1,7 +1,7 @@
 """The run folder: everything that training leaves behind, and all that explaining needs.
 
-    config.toml  environment.json  metrics.jsonl  model.safetensors  prototypes.json  prototypes/*.png
-    familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)
+    config.toml  origins.json  environment.json  metrics.jsonl  model.safetensors  prototypes.json
+    prototypes/*.png  familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)
     explanations/, prototype_facts.json (once asked for)  cleaned.json (where prototypes were dropped)
 
 Every file is written under a temporary name and renamed. Reading one never runs code.
@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -24,9 +24,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.config import Config, from_tables, read_toml, to_tables
+from dprotonet.config import Config, by_name, read_toml, to_tables
 from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
+from dprotonet.experiment.recipes import config_from
 from dprotonet.files import whole, write_text
 from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
@@ -92,8 +93,24 @@ class RunFolder:
             shutil.rmtree(self.path)
         self.path.mkdir(parents=True, exist_ok=True)
 
-    def write_config(self, config: Config) -> None:
+    def write_config(self, config: Config, origins: Mapping[str, str] | None = None) -> None:
+        """The final values, and beside them where each came from; an unchanged value keeps its origin."""
+        known = self.read_origins()
+        if known:
+            before = by_name(self.read_config())
+            same = {name for name, value in by_name(config).items() if before.get(name) == value}
+            origins = {**(origins or {}), **{name: known[name] for name in same if name in known}}
         write_text(self.path / "config.toml", tomli_w.dumps(to_tables(config)))
+        if origins is not None:
+            write_text(self.path / "origins.json", json.dumps(origins, indent=1, ensure_ascii=False))
+
+    def read_origins(self) -> dict[str, str]:
+        """Where each setting came from, by `section.key`; nothing for runs of earlier versions."""
+        try:
+            content = json.loads((self.path / "origins.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return {str(key): str(value) for key, value in content.items()} if isinstance(content, dict) else {}
 
     def read_config(self) -> Config:
         if not self.path.is_dir():
@@ -102,7 +119,7 @@ class RunFolder:
             )
         if not (self.path / "config.toml").is_file():
             raise UserError(f"{self.path} has no config.toml, so it is not a run folder; train one first")
-        return from_tables(Config, read_toml(self.path / "config.toml"), where="")
+        return config_from(read_toml(self.path / "config.toml"))
 
     def write_environment(self) -> None:
         packages = (

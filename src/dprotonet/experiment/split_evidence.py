@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData, Splits
-from dprotonet.data.transforms import Augment, Views
+from dprotonet.data.transforms import Views
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_splits, default_cache
+from dprotonet.experiment.build import build_augment, build_splits, default_cache
 from dprotonet.experiment.model import Model
 from dprotonet.network import DProtoNet, Evidence
 from dprotonet.training.features import FeatureCache
@@ -53,7 +53,10 @@ def _source(model: Model, data: ImageData) -> tuple[ViewSource, DProtoNet]:
     network, training = model.prototyped, model.config.training
     if training.mode == "frozen":
         device, seed = network.prototype_class.device, model.config.data.data_seed
-        for augment, count in ((Augment(), training.augmentations), (None, 0)):  # as of train, as of val
+        for augment, count in (
+            (build_augment(model.config.augmentation), training.augmentations),
+            (None, 0),
+        ):  # as of train, as of val
             views = Views(data, model.normalise, augment=augment, seed=seed)
             kept = FeatureCache(default_cache(), network.encoder.backbone, views, count, device).kept()
             if kept is not None:

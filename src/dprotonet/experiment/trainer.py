@@ -5,7 +5,7 @@ process writes.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from dprotonet.config import Config, DataConfig, to_tables
+from dprotonet.config import Config, DataConfig, ExplainingConfig, by_name
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.part import Part
 from dprotonet.data.transforms import Augment, Views
@@ -21,6 +21,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build import (
     Progress,
     build_accelerator,
+    build_augment,
     build_loss,
     build_network,
     build_normalise,
@@ -34,6 +35,7 @@ from dprotonet.experiment.build import (
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.familiarity import familiarity_of, known_distances
+from dprotonet.experiment.recipes import resolve
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
@@ -49,7 +51,9 @@ from dprotonet.training.views import ViewSource
 logger = logging.getLogger(__name__)
 
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
-RESUMABLE = {"epochs", "patience", "workers", "image_cache", "tensorboard"}
+RESUMABLE = {"epochs", "patience", "workers", "image_cache", "tensorboard"} | {
+    item.name for item in fields(ExplainingConfig)
+}
 
 FEW_IMAGES = 10  # one of so few validation images is a tenth of the accuracy that the best epoch is chosen by
 
@@ -65,7 +69,11 @@ class Preparing:
 
 @dataclass
 class Trainer:
-    """Trains what `config` describes into the folder `out`."""
+    """Trains what `config` describes into the folder `out`.
+
+    Settings that the config leaves open are made final here (experiment/recipes.py); `origins` says where
+    each came from, where the caller knows better than "given".
+    """
 
     config: Config
     out: Path
@@ -74,6 +82,11 @@ class Trainer:
     cache: Path = field(default_factory=default_cache)
     on_scan: Progress | None = None
     splits: Callable[[DataConfig, Progress | None], Splits] = build_splits
+    origins: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        resolved = resolve(self.config)
+        self.config, self.origins = resolved.config, {**resolved.origins, **self.origins}
 
     def run(self) -> Iterator[Preparing | Event]:
         """Train to the end, the folder claimed. After the first RoundDone it can be loaded."""
@@ -144,7 +157,7 @@ class Trainer:
         if accelerator.is_main_process:
             if not self.resume:
                 folder.create(overwrite=self.overwrite)
-            folder.write_config(self.config)
+            folder.write_config(self.config, self.origins)
             folder.write_environment()
         accelerator.wait_for_everyone()
 
@@ -175,7 +188,7 @@ class Trainer:
         training = self.config.training
         network.to(accelerator.device)
         train_views, val_views = (
-            self.views(network, splits.train, augment=Augment()),
+            self.views(network, splits.train, augment=self.augment),
             self.views(network, splits.val),
         )
         sources: tuple[ViewSource, ViewSource] = (train_views, val_views)
@@ -189,7 +202,15 @@ class Trainer:
         pusher = Pusher(accelerator, images=training.push_images, batch=training.batch_size, workers=workers)
         rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
-        settings = Settings(training.seed, training.batch_size, workers, training.patience, decay, rate_share)
+        settings = Settings(
+            training.seed,
+            training.batch_size,
+            workers,
+            training.patience,
+            training.views_per_epoch,
+            decay,
+            rate_share,
+        )
         return Engine(
             trained,
             sources[0],
@@ -200,6 +221,11 @@ class Trainer:
             occurrence=training.occurrence,
             settings=settings,
         )
+
+    @property
+    def augment(self) -> Augment:
+        """Of training images."""
+        return build_augment(self.config.augmentation)
 
     def views(self, network: Network, data: ImageData, augment: Augment | None = None) -> Views:
         """Images of a split as this network wants them."""
@@ -214,7 +240,7 @@ class Trainer:
         Those of a fold are rows of the features of all folds, so that they are computed once for all.
         """
         part = views.data if isinstance(views.data, Part) else None
-        wanted = views if part is None else self.views(network, part.whole, augment=Augment())
+        wanted = views if part is None else self.views(network, part.whole, augment=self.augment)
         cache = FeatureCache(
             self.cache,
             network.encoder.backbone,
@@ -329,13 +355,9 @@ def _data_digest(splits: Splits) -> list[str]:
 
 def changed_keys(stored: Config, given: Config) -> list[str]:
     """Settings in which a resumed run would differ from what was started, beyond the harmless ones."""
-    before, after = to_tables(stored), to_tables(given)
-    return [
-        key
-        for section in before
-        for key in before[section]
-        if before[section][key] != after[section][key] and key not in RESUMABLE
-    ]
+    before, after = by_name(stored), by_name(given)
+    changed = [name.rpartition(".")[2] for name in before if before[name] != after[name]]
+    return [key for key in changed if key not in RESUMABLE]
 
 
 def _summary_writer(path: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dprotonet.config import Config, to_tables
+from dprotonet.config import Config, by_name
 from dprotonet.encoder.backbone import BackboneSpec
 from dprotonet.experiment.cleaning import FILE as CLEANED
 from dprotonet.experiment.epochs import Epochs
@@ -131,12 +131,8 @@ def _prototypes(model: Model) -> str:
 
 
 def _settings(config: Config) -> tuple[Fact, ...]:
-    tables = to_tables(config)
-    return tuple(
-        Fact(f"{section}.{name}", json.dumps(value, ensure_ascii=False))
-        for section, values in tables.items()
-        for name, value in values.items()
-    )
+    pairs = by_name(config).items()
+    return tuple(Fact(name, json.dumps(value, ensure_ascii=False)) for name, value in pairs)
 
 
 def _environment(folder: Path) -> Mapping[str, Any]:

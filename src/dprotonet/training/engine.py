@@ -26,7 +26,7 @@ from dprotonet.training.occurrence import OccurrenceObjective
 from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine, planned_epochs
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.scores import ScoreViews, score_views
-from dprotonet.training.views import ViewSource, derived_seed, epoch_parts, load
+from dprotonet.training.views import Key, ViewSource, derived_seed, epoch_keys, epoch_parts, load
 
 _TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
 
@@ -39,6 +39,7 @@ class Position:
     epoch_in_stage: int = 0
     epoch: int = 0  # warm and joint epochs done
     tick: int = 0  # epochs of any kind done, for seeds
+    steps: int = 0  # optimiser steps of any kind done
     best: float = -1.0  # validation accuracy of the model that is kept
     stale_rounds: int = 0
     round_open: bool = False  # a push whose last-layer phase or judgement is still to come
@@ -52,6 +53,7 @@ class Settings:
     batch: int = 60
     workers: int = 0
     patience: int = 2
+    views_per_epoch: int = 1  # of each training image
     weight_decay: WeightDecay = field(default_factory=WeightDecay)
     rate_share: Callable[[int, int], float] = half_cosine  # of epoch and epochs
 
@@ -137,11 +139,13 @@ class Engine:
             epoch=self.position.tick,
             batch=self.settings.batch,
             share=share_of(self.accelerator),
+            per_image=self.settings.views_per_epoch if views is self.train_views else 1,
         )
         batches = [part.keys for part in parts]
         sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
         for number, view in enumerate(load(views, batches, workers=self._workers(views))):
             sums += self._step(model, view, phase=phase, weight=parts[number].weight)
+            self.position.steps += 1
             loss, accuracy = (sums[0] / sums[-1]).item(), (sums[-2] / sums[-1]).item()
             yield StepDone(phase.name, self.position.epoch, number + 1, len(batches), loss, accuracy)
         self.position.epoch_in_stage += 1
@@ -150,7 +154,8 @@ class Engine:
         means = (total / total[-1].clamp_min(1)).tolist()
         terms = dict(zip(_TERMS, means[: len(_TERMS)], strict=True))
         val = self._validate()[0]
-        yield EpochDone(phase.name, self.position.epoch, terms, means[-2], val, time.perf_counter() - started)
+        seconds, position = time.perf_counter() - started, self.position
+        yield EpochDone(phase.name, position.epoch, terms, means[-2], val, seconds, position.steps)
 
     def _step(self, model: nn.Module, view: View, *, phase: Phase, weight: float) -> Tensor:
         device = self.accelerator.device
@@ -208,21 +213,23 @@ class Engine:
         return self.network
 
     def _head_setting(self) -> tuple[nn.Module, ViewSource]:
-        """Only the head learns, so scores are taken once, of one view of each image; the same to validate.
+        """Only the head learns, so scores are taken once, of an epoch's views; of plain ones to validate.
 
-        Unstated: which views the last-layer stage sees. One augmented view each, the same in all its epochs.
+        Unstated: which views the last-layer stage sees. Those of one epoch, the same in all its epochs.
         """
         network = self._prototyped()
         objective = HeadObjective(network.head, self.loss, prototype_class=network.prototype_class)
         self._val_scores = self._scores(self.val_views)
-        return objective, self._scores(self.train_views, epoch=self.position.tick + 1)
+        per_image = self.settings.views_per_epoch
+        keys = epoch_keys(self.train_views, epoch=self.position.tick + 1, per_image=per_image)
+        return objective, self._scores(self.train_views, keys)
 
-    def _scores(self, views: ViewSource, *, epoch: int | None = None) -> ScoreViews:
+    def _scores(self, views: ViewSource, keys: Sequence[Key] | None = None) -> ScoreViews:
         return score_views(
             self._prototyped(),
             views,
             self.accelerator,
-            epoch=epoch,
+            keys=keys,
             batch=self.settings.batch,
             workers=self._workers(views),
         )

@@ -20,7 +20,10 @@ class StepDone:
 
 @dataclass(frozen=True)
 class EpochDone:
-    """An epoch ended. `epoch` counts warm and joint epochs; last-layer epochs share their push's number."""
+    """An epoch ended. `epoch` counts warm and joint epochs; last-layer epochs share their push's number.
+
+    `steps` counts optimiser steps since training began: how long an epoch is depends on `views_per_epoch`.
+    """
 
     phase: str
     epoch: int
@@ -28,6 +31,7 @@ class EpochDone:
     train_accuracy: float
     val_accuracy: float
     seconds: float
+    steps: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from torch import Tensor
 from dprotonet.data.transforms import View
 from dprotonet.network import DProtoNet
 from dprotonet.training.evaluation import share_of
-from dprotonet.training.views import ViewSource, chunks, load, variant_of
+from dprotonet.training.views import Key, ViewSource, chunks, load
 
 
 @dataclass(frozen=True)
 class ScoreViews:
-    """Scores (N, P) of one view of every image, served like images."""
+    """Scores (N, P), a row for every view, served like images."""
 
     scores: Tensor
     labels: Sequence[int]
@@ -35,21 +35,21 @@ def score_views(
     views: ViewSource,
     accelerator: Accelerator,
     *,
-    epoch: int | None = None,
+    keys: Sequence[Key] | None = None,
     batch: int = 60,
     workers: int = 0,
 ) -> ScoreViews:
-    """Of the variant that an epoch would look at, or of the plain images; every process gets all scores."""
+    """Of these views, or of the plain images; every process gets all scores, in the order of the keys."""
     network.eval()
-    keys = [
-        (index, 0 if epoch is None else variant_of(epoch, index, views.augmentations))
-        for index in range(len(views))
-    ]
+    wanted = [(index, 0) for index in range(len(views))] if keys is None else list(keys)
+    share = share_of(accelerator)
     pieces = []
-    for view in load(views, chunks(share_of(accelerator).of(keys), batch), workers=workers):
+    for view in load(views, chunks(share.of(wanted), batch), workers=workers):
         with accelerator.autocast():
             scores = network.evidence(view.inputs.to(accelerator.device)).scores
-        pieces.append((torch.as_tensor(view.index), scores.float().cpu()))
-    gathered = gather_object(pieces)
-    order = torch.cat([index for index, _ in gathered]).argsort()
-    return ScoreViews(torch.cat([scores for _, scores in gathered])[order], views.labels)
+        pieces.append(scores.float().cpu())
+    parts: list[Tensor] = gather_object([torch.cat(pieces) if pieces else torch.empty(0)])
+    found = torch.empty(len(wanted), next(part.shape[1] for part in parts if len(part)))
+    for process, part in enumerate(parts):
+        found[process :: share.processes] = part
+    return ScoreViews(found, [views.labels[index] for index, _ in wanted])

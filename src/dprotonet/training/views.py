@@ -46,12 +46,17 @@ def derived_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def variant_of(epoch: int, index: int, augmentations: int | None) -> int:
-    """The variant of an image in a training epoch (from 1): a new one each time, or round and round.
+def epoch_keys(views: ViewSource, *, epoch: int, per_image: int = 1) -> list[Key]:
+    """What a training epoch (from 1) looks at: of every image so many variants, new ones each time.
 
-    Where variants are few the plain image takes its turn among them: it is what the network will be asked.
+    Where variants are few they come round and round, and the plain image takes its turn among them: it is
+    what the network will be asked.
     """
-    return epoch if augmentations is None else (epoch + index) % (1 + augmentations)
+    number, start = views.augmentations, (epoch - 1) * per_image + 1
+    variants = range(start, start + per_image)
+    if number is None:
+        return [(index, variant) for variant in variants for index in range(len(views))]
+    return [(index, (variant + index) % (1 + number)) for variant in variants for index in range(len(views))]
 
 
 class Part(NamedTuple):
@@ -61,12 +66,14 @@ class Part(NamedTuple):
     weight: float
 
 
-def epoch_parts(views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share) -> list[Part]:
+def epoch_parts(
+    views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share, per_image: int = 1
+) -> list[Part]:
     """This process's part of every batch of a shuffled epoch; a tiny last batch joins the one before."""
     generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
-    order = torch.randperm(len(views), generator=generator).tolist()
-    keys = [(index, variant_of(epoch, index, views.augmentations)) for index in order]
-    whole = chunks(keys, batch)
+    keys = epoch_keys(views, epoch=epoch, per_image=per_image)
+    order = torch.randperm(len(keys), generator=generator).tolist()
+    whole = chunks([keys[place] for place in order], batch)
     if len(whole) > 1 and 2 * len(whole[-1]) < batch:  # BatchNorm learns nothing from a few images
         small = whole.pop()
         whole[-1] = whole[-1] + small

@@ -2,6 +2,7 @@
 
     title = "Accuracy"
     seeds = [0, 1, 2]
+    recipe = "default"             # whose values hold where none is given; a row may name another
     [training]                     # shared values, tables as in a config.toml
     mode = "frozen"
     [[row]]
@@ -31,20 +32,21 @@ from dprotonet.config import Config, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import check_method
-from dprotonet.experiment.rivals import rival_config
+from dprotonet.experiment.recipes import config_from
 
-TABLES = ("data", "network", "training")
+TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
-_KEYS = ("title", "measures", "seeds", *TABLES, "localisation", "row", "column")
+_KEYS = ("title", "measures", "seeds", "recipe", *TABLES, "localisation", "row", "column")
 
 Tables = Mapping[str, Mapping[str, Any]]
 
 
 class Change(NamedTuple):
-    """A row or a column: its name and what it changes."""
+    """A row or a column: its name and what it changes, of tables and perhaps the recipe."""
 
     name: str
     tables: Tables
+    recipe: str | None = None
 
 
 class Cell(NamedTuple):
@@ -93,8 +95,9 @@ class Plan:
             raise UserError(f"unknown key '{unknown[0]}' in {where}; known keys: {', '.join(_KEYS)}")
         rows, columns = _changes(content, "row", where), _changes(content, "column", where)
         shared = {table: content.get(table, {}) for table in TABLES}
+        recipe = content.get("recipe", "default")
         cells = [
-            Cell(row.name, column.name, seed, _config(shared, row, column, seed=seed, where=where))
+            Cell(row.name, column.name, seed, _config(shared, recipe, (row, column), seed=seed, where=where))
             for seed in _seeds(content, where)  # first, so that a stopped table has whole seeds
             for column in columns
             for row in rows
@@ -128,19 +131,22 @@ def _changes(content: Mapping[str, Any], kind: str, where: str) -> list[Change]:
         raise UserError(f"{where} has no [[{kind}]]; a table needs at least one, with a name")
     changes = []
     for item in found:
-        unknown = [key for key in item if key not in ("name", *TABLES)]
+        unknown = [key for key in item if key not in ("name", "recipe", *TABLES)]
         if unknown or not isinstance(item.get("name"), str):
             wrong = f"unknown key '{unknown[0]}'" if unknown else "no name"
             raise UserError(
-                f"{where}: {wrong} in a [[{kind}]]; it may have name, data.*, network.*, training.*"
+                f"{where}: {wrong} in a [[{kind}]]; it may have name, recipe, "
+                + ", ".join(f"{table}.*" for table in TABLES)
             )
-        changes.append(Change(item["name"], {table: item[table] for table in TABLES if table in item}))
+        tables = {table: item[table] for table in TABLES if table in item}
+        changes.append(Change(item["name"], tables, item.get("recipe")))
     return changes
 
 
-def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: str) -> Config:
-    tables: dict[str, dict[str, Any]] = {table: dict(values) for table, values in shared.items()}
-    for change in (row, column):
+def _config(shared: Tables, recipe: str, changes: tuple[Change, Change], *, seed: int, where: str) -> Config:
+    row, column = changes
+    tables: dict[str, Any] = {table: dict(values) for table, values in shared.items()}
+    for change in changes:
         for table, values in change.tables.items():
             tables[table].update(values)
     both = [
@@ -149,6 +155,7 @@ def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: st
         for key in row.tables.get(table, {})
         if key in column.tables.get(table, {})
     ]
+    both += ["recipe"] * (row.recipe is not None and column.recipe is not None)
     if both:
         raise UserError(f"{where}: row '{row.name}' and column '{column.name}' both set {both[0]}")
     if "seed" in tables["training"]:
@@ -156,8 +163,9 @@ def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: st
     if tables["data"].get("folds"):
         raise UserError(f"{where}: data.folds is set, but a plan is judged on test images; use train --folds")
     tables["training"]["seed"] = seed
+    tables["recipe"] = row.recipe or column.recipe or recipe
     try:
-        return rival_config(None, tables)
+        return config_from(tables)
     except UserError as error:
         raise UserError(f"{where}, {row.name} on {column.name}: {error}") from None
 

@@ -1,0 +1,217 @@
+"""One table of recipes, and the one function that makes every setting of a run final.
+
+A setting that nobody gave is implied by, the later the stronger: its default (config.py), the network
+(`--network`), the mode (`--mode`), the recipe (`--recipe`). `resolve` reads this table for the command line,
+for TOML files and for `dp.train` alike, and says where each value came from.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from dprotonet.config import Config, from_tables, given_tables, to_tables
+from dprotonet.errors import UserError
+from dprotonet.experiment.paper_values import PAPER
+
+Tables = Mapping[str, Mapping[str, Any]]
+
+GIVEN, DEFAULT = "given", "default"
+
+_PROTOPNET: Tables = {  # Chen et al., 2019, by their code
+    "network": {
+        "activation": "sigmoid",  # add-on layers end with it
+        "regions": "points",  # Z_P of appendix B
+        "similarity": "log",
+        "epsilon": 1e-4,
+        "head_own": 1.0,
+        "head_other": -0.5,
+    },
+    "training": {
+        "prototype_start": "uniform",
+        "shaping_start": "random",
+        "push_images": 1,  # the single nearest patch
+        "head_learns": "last",  # warm and joint optimisers leave the last layer out
+        "rate_schedule": "step",
+        "decay_backbone": 1e-3,
+        "decay_shaping": 1e-3,
+    },
+}
+
+
+def _joined(*several: Tables) -> dict[str, dict[str, Any]]:
+    names = dict.fromkeys(name for tables in several for name in tables)
+    return {name: {k: v for tables in several for k, v in tables.get(name, {}).items()} for name in names}
+
+
+NETWORKS: Mapping[str, Tables] = {
+    "dprotonet": {},
+    "protopnet": _PROTOPNET,
+    # Singh and Yow, 2021: the last layer fixed throughout. -1 to other classes is unverified: --head-other.
+    "np-protopnet": _joined(
+        _PROTOPNET,
+        {"network": {"head_other": -1.0}, "training": {"head_learns": "never", "last_layer_epochs": 0}},
+    ),
+    # Singh and Yow, 2021: prototypes of h×w×D, Z_G of appendix B. The size is unverified: --patch H W.
+    "gen-protopnet": _joined(_PROTOPNET, {"network": {"regions": "patches", "patch": [2, 2]}}),
+    # Kim et al., 2021, code unpublished. Its weights 0.5 are of the cosine; ours, of 2 - 2 cos, are half.
+    # Re-implementations disagree about the head, 1 and -0.5 or 1 and 0: --head-other.
+    "xprotonet": {
+        "network": {"regions": "occurrence", "similarity": "cosine"},  # Z_X of appendix B
+        "training": {
+            "shaping_start": "random",
+            "push_images": 1,
+            "head_learns": "last",
+            "cluster": 0.25,
+            "separation": -0.25,
+            "occurrence": 0.5,
+        },
+    },
+    # The backbone with a linear layer, in the same epochs; its rate is the best of 3e-3, 1e-2 and 3e-2 on the
+    # validation images of the built-in birds, frozen.
+    "blackbox": {"training": {"rate_head": 3e-2}},
+}
+"""What the word of `--network` implies."""
+
+FROZEN: Tables = {
+    "training": {
+        "epochs": 5,
+        "warm_epochs": 0,  # the backbone is frozen throughout
+        "push_every": 5,
+        "shaping_start": "discriminant",
+        "rate_shaping": 3e-4,
+        "rate_prototypes": 3e-4,
+    }
+}
+"""What `--mode frozen` implies for DProtoNet. The paper has no such mode: it trains its backbone. Here the
+shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates suffice; chosen
+by cross-validation inside training images (docs/results.md)."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What `--recipe` implies: for all networks, and for some of them more; `network` where it is of one."""
+
+    summary: str
+    tables: Tables = field(default_factory=dict)
+    network: str = ""
+    networks: Mapping[str, Tables] = field(default_factory=dict)
+
+
+_AUTHORS: Tables = {"network": {"dimension": 128}, "training": {"batch_size": 80, "views_per_epoch": 30}}
+_SILENT: Tables = {  # where the paper names no decay of rates or weights, there is none
+    "training": {"rate_schedule": "constant", "decay_backbone": 0.0, "decay_shaping": 0.0}
+}
+
+RECIPES: Mapping[str, Recipe] = {
+    "default": Recipe("what we found best, on a laptop and on a GPU"),
+    "paper": Recipe(
+        "DProtoNet's paper to the letter; the rivals by their own values, with what the paper shares",
+        # Unstated there: the number of epochs, and of the augmented copies that an epoch goes through. A push
+        # mixes up to 40 of them (Table 4), so 40; nothing is said of stopping early.
+        {"training": {"epochs": 30, "views_per_epoch": 40, "patience": 1000}, "augmentation": {"flip": 0.0}},
+        networks={"dprotonet": PAPER.tables(), "xprotonet": _SILENT, "blackbox": _SILENT},
+    ),
+    "protopnet": Recipe("ProtoPNet as its authors' code has it", _AUTHORS, "protopnet"),
+    "np-protopnet": Recipe("NP-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "np-protopnet"),
+    "gen-protopnet": Recipe("Gen-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "gen-protopnet"),
+    "xprotonet": Recipe("XProtoNet by its paper; its code is unpublished", {}, "xprotonet"),
+    "blackbox": Recipe("the backbone with a linear layer", {}, "blackbox"),
+}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A config in which every value is final, and the origin of each, by `section.key`."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def resolve(config: Config) -> Resolved:
+    """All values final; what somebody gave stays, and a config that is final comes back as it is."""
+    recipe = _recipe(config.recipe)
+    given = given_tables(config)
+    network = _network(config.recipe, recipe, given)
+    tables, origins = to_tables(config), {}
+    layers = [*_layers(config.recipe, recipe, network, given), (GIVEN, given)]
+    for origin, layer in layers:
+        for section, values in layer.items():
+            tables[section].update(values)
+            origins.update({f"{section}.{key}": origin for key in values})
+    tables["network"]["network"] = network
+    final = from_tables(Config, tables, where="")
+    return Resolved(final, _complete(origins, tables, config.recipe))
+
+
+def final_config(config: Config) -> Config:
+    """The config of `resolve`."""
+    return resolve(config).config
+
+
+def config_from(tables: dict[str, Any]) -> Config:
+    """The final config of TOML tables."""
+    return final_config(from_tables(Config, tables, where=""))
+
+
+def _layers(name: str, recipe: Recipe, network: str, given: Tables) -> Iterator[tuple[str, Tables]]:
+    """What is implied and by what, the weaker first."""
+    yield f"network {network}", NETWORKS[network]
+    mode = given["training"].get("mode", "joint")
+    if network == "dprotonet" and mode == "frozen" and name != "paper" and _can_be_discriminant(given):
+        yield "frozen mode", FROZEN
+    if recipe.network:
+        yield f"recipe {name}", {"network": {"network": recipe.network}}
+    yield f"recipe {name}", recipe.tables
+    yield f"recipe {name}", recipe.networks.get(network, {})
+
+
+def _recipe(name: str) -> Recipe:
+    if name not in RECIPES:
+        close = get_close_matches(name, RECIPES, n=1)
+        hint = f"did you mean '{close[0]}'? " if close else ""
+        raise UserError(f"unknown recipe '{name}'; {hint}known: {', '.join(RECIPES)}")
+    return RECIPES[name]
+
+
+def _network(name: str, recipe: Recipe, given: Tables) -> str:
+    word = given["network"].get("network", recipe.network or "dprotonet")
+    if recipe.network and word != recipe.network:
+        raise UserError(f"recipe {name} is of the network {recipe.network}, not {word}; name one of them")
+    if word not in NETWORKS:
+        raise UserError(f"unknown network '{word}'; known: {', '.join(NETWORKS)}")
+    return str(word)
+
+
+def _can_be_discriminant(given: Tables) -> bool:
+    """Whether a plain shaping net is asked for; `check_config` says why others cannot start so."""
+    network = given["network"]
+    return (
+        network.get("regions") != "occurrence"
+        and network.get("activation", "none") == "none"
+        and network.get("dimension") != 1
+    )
+
+
+def _complete(origins: Mapping[str, str], tables: Tables, recipe: str) -> dict[str, str]:
+    """An origin for every key; under the paper's recipe with its place in the paper, or that it has none."""
+    found = {"recipe": DEFAULT if recipe == DEFAULT else GIVEN}
+    for section, values in tables.items():
+        for key in values if isinstance(values, Mapping) else ():
+            name = f"{section}.{key}"
+            origin = origins.get(name, DEFAULT)
+            implied = recipe == "paper" and origin in ("recipe paper", DEFAULT)
+            found[name] = f"{origin}: {PAPER.place(name)}" if implied else origin
+    return found
+
+
+def check_rival(config: Config) -> None:
+    """A rival's name on a config that has DProtoNet's values throughout would be a wrong label."""
+    word, given, plain = config.network.network, to_tables(config), to_tables(Config())
+    keys = [(name, key) for name, values in NETWORKS[word].items() for key in values]
+    telling = [(name, key) for name, key in keys if NETWORKS[word][name][key] != plain[name][key]]
+    if telling and all(given[name][key] == plain[name][key] for name, key in telling):
+        raise UserError(
+            f"network is '{word}', but its values are DProtoNet's; use `dprotonet train --network {word}`, "
+            f"or in Python Config(network=NetworkConfig(network='{word}'))"
+        )

@@ -1,0 +1,241 @@
+"""Recipes: one function makes every setting final, however it was asked for."""
+
+import itertools
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from tests.conftest import rival_config, tiny_config
+
+import dprotonet as dp
+from dprotonet.cli.main import main
+from dprotonet.config import Config, NetworkConfig, TrainingConfig, by_name, from_tables, to_tables
+from dprotonet.experiment.benchmark.plan import Plan
+from dprotonet.experiment.build import check_config
+from dprotonet.experiment.paper_values import DECODER, PAPER
+from dprotonet.experiment.recipes import FROZEN, NETWORKS, RECIPES, config_from, final_config
+from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.trainer import Trainer
+from dprotonet.interpretation.mdm import preset
+
+MODES = ("joint", "frozen")
+RIVALS = tuple(name for name in NETWORKS if name != "dprotonet")
+
+
+def shown(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["train", *words, "--show-config"]) == 0
+    return capsys.readouterr().out
+
+
+def origin(text: str, key: str) -> str:
+    (line,) = (line for line in text.splitlines() if line.startswith(f"{key} = "))
+    return line.split(" # ")[1]
+
+
+# ── three ways in, one answer ──
+
+
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+@pytest.mark.parametrize(("network", "mode"), list(itertools.product(NETWORKS, MODES)))
+def test_command_line_file_plan_and_python_agree(
+    network: str, mode: str, recipe: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--network", network, "--mode", mode, "--recipe", recipe]
+    by_flags = tomllib.loads(shown(flags, capsys))
+    file, tables = tmp_path / "run.toml", {"network": {"network": network}, "training": {"mode": mode}}
+    file.write_text(tomli_w.dumps({"recipe": recipe, **tables}), encoding="utf-8")
+    by_file = tomllib.loads(shown(["--config", str(file)], capsys))
+    asked = Config(
+        network=NetworkConfig(network=network),  # type: ignore[arg-type]
+        training=TrainingConfig(mode=mode),  # type: ignore[arg-type]
+        recipe=recipe,
+    )
+    by_python = Trainer(asked, tmp_path / "run").config
+    content = {"recipe": recipe, **tables, "row": [{"name": "a"}], "column": [{"name": "b"}]}
+    by_plan = Plan.of(content, where="plan").cells[0].config
+    assert by_flags == by_file == to_tables(by_python) == to_tables(by_plan)
+    check_config(by_python)
+
+
+def test_a_final_config_stays_as_it_is() -> None:
+    for network, recipe in itertools.product(NETWORKS, ("default", "paper")):
+        final = config_from({"network": {"network": network}, "recipe": recipe})
+        assert final_config(final) == final
+        assert final_config(from_tables(Config, to_tables(final), where="")) == final
+
+
+def test_python_trains_frozen_mode_as_the_command_line_does() -> None:
+    training = final_config(Config(training=TrainingConfig(mode="frozen", rate_shaping=0.01))).training
+    wanted = {**FROZEN["training"], "rate_shaping": 0.01}
+    assert {key: getattr(training, key) for key in wanted} == wanted
+    joint = final_config(Config()).training
+    assert all(getattr(joint, key) != value for key, value in FROZEN["training"].items())
+
+
+# ── who wins ──
+
+
+def test_what_is_given_wins_even_where_it_equals_the_default() -> None:
+    frozen = final_config(Config(training=TrainingConfig(mode="frozen", epochs=30))).training
+    assert (frozen.epochs, frozen.push_every) == (30, 5)
+    tables: dict[str, Any] = {
+        "network": {"epsilon": 1e-12, "network": "gen-protopnet"},
+        "training": {"head_learns": "always"},
+    }
+    config = config_from(tables)
+    assert (config.network.epsilon, config.training.head_learns) == (1e-12, "always")
+    assert (config.network.regions, config.network.patch) == ("patches", (2, 2))
+
+
+@pytest.mark.parametrize(
+    ("words", "start"),
+    [
+        ("--mode frozen", "discriminant"),
+        ("--mode frozen --shaping-start random", "random"),
+        ("--mode frozen --regions occurrence", "random"),
+        ("--mode frozen --network xprotonet", "random"),
+        ("--mode joint --config FILE", "random"),
+        ("--config FILE", "discriminant"),
+        ("--mode joint --mode frozen", "discriminant"),
+        ("--mode frozen --dimension 1", "random"),
+        ("--config POINTS --regions masks", "discriminant"),
+        ("--mode frozen --recipe paper", "random"),
+    ],
+)
+def test_what_depends_on_a_flag(
+    words: str, start: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, points = tmp_path / "frozen.toml", tmp_path / "points.toml"
+    file.write_text('[training]\nmode = "frozen"\n', encoding="utf-8")
+    points.write_text('[network]\nregions = "occurrence"\n[training]\nmode = "frozen"\n', encoding="utf-8")
+    given = [word.replace("FILE", str(file)).replace("POINTS", str(points)) for word in words.split()]
+    config = config_from(tomllib.loads(shown(given, capsys)))
+    assert config.training.shaping_start == start
+    check_config(config)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_rival_differs_and_is_valid(name: str) -> None:
+    config, plain = rival_config(name), final_config(Config())
+    check_config(config)
+    assert config.network.network == name
+    assert replace(config.network, network="dprotonet") != plain.network or config.training != plain.training
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if RECIPES[name].network])
+def test_a_rivals_recipe_names_its_network(name: str) -> None:
+    config = config_from({"recipe": name})
+    assert config.network.network == RECIPES[name].network
+    if "protopnet" in name:
+        assert (config.network.dimension, config.training.views_per_epoch) == (128, 30)
+    with pytest.raises(dp.UserError, match="is of the network"):
+        config_from({"recipe": name, "network": {"network": "dprotonet"}})
+
+
+# ── where values come from ──
+
+
+def test_origins_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text("[network]\nmasks = 9\ndimension = 20\n", encoding="utf-8")
+    words = ["--config", str(file), "--mode", "frozen", "--dimension", "30", "--recipe", "paper"]
+    text = shown(words, capsys)
+    assert origin(text, "masks") == "file mine.toml"
+    assert origin(text, "dimension") == origin(text, "mode") == "command line"
+    assert origin(text, "epsilon") == "recipe paper: Section 4.3"
+    assert origin(text, "last_layer_epochs") == "default: not in the paper"
+    text = shown(["--mode", "frozen", "--network", "dprotonet"], capsys)
+    assert (origin(text, "epochs"), origin(text, "batch_size")) == ("frozen mode", "default")
+    assert origin(shown(["--network", "protopnet"], capsys), "regions") == "network protopnet"
+
+
+def test_a_run_folder_keeps_where_its_values_came_from(tmp_path: Path) -> None:
+    config = replace(tiny_config(mode="frozen", epochs=2), recipe="paper")
+    for _ in Trainer(config, tmp_path / "run", cache=tmp_path / "cache").run():
+        pass
+    folder = RunFolder(tmp_path / "run")
+    origins = folder.read_origins()
+    assert set(origins) == set(by_name(folder.read_config()))
+    assert origins["training.epochs"] == "given"
+    assert origins["network.mask_style"].startswith("recipe paper: Section 3.2")
+    for _ in Trainer(
+        replace(folder.read_config(), training=replace(folder.read_config().training, epochs=4)),
+        tmp_path / "run",
+        resume=True,
+        cache=tmp_path / "cache",
+    ).run():
+        pass
+    assert folder.read_origins() == origins  # epochs were given before and after
+    assert folder.read_config().training.epochs == 4
+
+
+# ── the paper ──
+
+
+def test_the_papers_recipe_has_the_papers_values() -> None:
+    """Section 4.3 once more, spelt out."""
+    config = config_from({"recipe": "paper"})
+    network, training, explaining = config.network, config.training, config.explaining
+    assert (network.mask_style, network.masks, network.dimension) == ("uniform", 720, 512)
+    assert (network.prototypes_per_class, network.epsilon, network.similarity) == (10, 1e-12, "log")
+    assert (training.mode, training.batch_size, training.warm_epochs) == ("joint", 60, 5)
+    assert (training.push_every, training.push_images) == (10, 40)
+    rates = (training.rate_backbone, training.rate_shaping, training.rate_prototypes, training.rate_head)
+    assert rates == (1e-4, 3e-3, 3e-3, 1e-4)
+    assert (training.rate_schedule, training.decay_backbone, training.decay_shaping) == ("constant", 0, 0)
+    assert (training.cluster, training.separation, training.foreign) == (0.8, -0.08, 1e-4)
+    assert (explaining.decoder, explaining.image_weight, explaining.heatmap_weight) == ("paper", 0.5, 0.3)
+    assert (config.augmentation.flip, config.data.image_size) == (0, 224)
+
+
+def test_the_papers_decoder_has_the_papers_values() -> None:
+    decoder = vars(preset("paper"))
+    assert {key: decoder[key] for key in DECODER} == {key: item.value for key, item in DECODER.items()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    ours = by_name(config_from({"training": {"mode": mode}}))
+    differing = {
+        name: item
+        for name, item in PAPER.stated.items()
+        if item.value is not None and ours[name] != item.value
+    }
+    assert "network.mask_style" in differing
+    for name, item in differing.items():
+        assert item.departure, f"{name} departs from the paper without a reason in paper_values.py"
+        assert f"| `{name.rpartition('.')[2]}` |" in page
+        assert item.departure in page
+
+
+# ── mistakes ──
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"network": 3}, "network must be a table"),
+        ({"network": {"network": "protonet"}}, "choose one of dprotonet"),
+        ({"network": {"network": 1}}, "choose one of dprotonet"),
+        ({"recipe": "papr"}, "unknown recipe 'papr'; did you mean 'paper'"),
+        ({"recipe": 3}, "recipe must be str"),
+        ({"augmentation": {"flip": 2.0}}, "flip"),
+        ({"augmentation": {"flop": 1.0}}, "did you mean 'flip'"),
+        ({"training": {"views_per_epoch": 0}}, "--views-per-epoch is 0"),
+    ],
+)
+def test_mistakes_are_named(tables: dict[str, Any], message: str) -> None:
+    with pytest.raises(dp.UserError, match=message):
+        check_config(config_from(tables))
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_name_on_another_networks_values_is_refused(name: str) -> None:
+    config = final_config(Config())
+    wrong = replace(config, network=replace(config.network, network=name))
+    with pytest.raises(dp.UserError, match="but its values are DProtoNet's"):
+        check_config(wrong)
