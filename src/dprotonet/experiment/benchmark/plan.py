@@ -13,9 +13,7 @@
     name = "birds"
     data.data = "birds"
 
-    [localisation]                 # optional: where the heatmaps of every run lie
-    methods = ["similarity", "mdm", "gradcam"]
-    images = 50
+`[localisation]` asks for the heatmaps of the runs, too: see `localisation_plan`.
 
 A row and a column may change anything; where both change the same value, that is a mistake. Unknown keys are
 errors that name the known ones. `network.network` is a rival's name: its own values hold where none is given.
@@ -23,14 +21,14 @@ errors that name the known ones. `network.network` is a rival's name: its own va
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dprotonet.config import Config, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
-from dprotonet.experiment.compare.method import check_method
+from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan, localisation_plan
 from dprotonet.experiment.rivals import rival_config
 
 TABLES = ("data", "network", "training")
@@ -58,16 +56,6 @@ class Cell(NamedTuple):
     @property
     def folder(self) -> str:
         return f"{_plain(self.row)}--{_plain(self.column)}--seed{self.seed}"
-
-
-@dataclass(frozen=True)
-class LocalisationPlan:
-    """Which heatmaps are measured, on how many test images with truth, and by what protocol."""
-
-    methods: tuple[str, ...] = ("similarity", "mdm", "gradcam")
-    images: int = 50
-    top: float = 0.2  # share of the pixels that is compared with the truth
-    steps: int = 28  # of deletion and insertion
 
 
 @dataclass(frozen=True)
@@ -102,7 +90,11 @@ class Plan:
         _check_folders(cells, where)
         names = tuple(row.name for row in rows), tuple(column.name for column in columns)
         title, measures = str(content.get("title", where)), _measures(content, where)
-        return cls(title, measures, *names, tuple(cells), _localisation(content, where))
+        last = sorted(cells, key=lambda cell: cell.config.network.network != "blackbox")
+        networks = {cell.row: cell.config.network.network for cell in last}  # a black box if all are
+        networks = {row.name: networks[row.name] for row in rows}
+        located = localisation_plan(content.get("localisation"), networks, where=where)
+        return cls(title, measures, *names, tuple(cells), located)
 
 
 def check_places(plan: Plan, where: str) -> None:
@@ -175,39 +167,6 @@ def _measures(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     if unknown or not measures:
         raise UserError(f"{where}: measures are some of {', '.join(MEASURES)}, not {measures!r}")
     return tuple(measures)
-
-
-def _localisation(content: Mapping[str, Any], where: str) -> LocalisationPlan | None:
-    given = content.get("localisation")
-    if given is None:
-        return None
-    known = [item.name for item in fields(LocalisationPlan)]
-    unknown = [key for key in given if key not in known] if isinstance(given, dict) else [str(given)]
-    if unknown:
-        raise UserError(
-            f"{where}: unknown key '{unknown[0]}' in [localisation]; known keys: {', '.join(known)}"
-        )
-    plan = LocalisationPlan(**{**given, "methods": _methods(given, where)})
-    for name in ("images", "steps"):
-        if type(getattr(plan, name)) is not int or getattr(plan, name) < 1:
-            raise UserError(
-                f"{where}: localisation.{name} is {getattr(plan, name)!r}; it is a number from 1 on"
-            )
-    if not isinstance(plan.top, float) or not 0 < plan.top < 1:
-        raise UserError(f"{where}: localisation.top is {plan.top!r}; it is a share, between 0 and 1")
-    return plan
-
-
-def _methods(given: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    methods = given.get("methods", list(LocalisationPlan.methods))
-    if not isinstance(methods, list) or not methods or not all(isinstance(name, str) for name in methods):
-        raise UserError(f'{where}: localisation.methods must be a list, such as ["mdm", "gradcam"]')
-    for name in methods:
-        try:
-            check_method(name)
-        except UserError as error:
-            raise UserError(f"{where}: localisation.methods: {error}") from None
-    return tuple(dict.fromkeys(methods))
 
 
 def _check_folders(cells: Sequence[Cell], where: str) -> None:

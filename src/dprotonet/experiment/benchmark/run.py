@@ -76,6 +76,10 @@ class Benchmark:
                 found[cell.row, cell.column, cell.seed] = result
         return found
 
+    def explained(self, cell: Cell) -> Path:
+        """The run folder whose network stands for a cell where heatmaps are asked for."""
+        return self.folder / "runs" / cell.folder
+
     def _finish(self, cell: Cell, place: Path) -> Iterator[Preparing | Event]:
         if read_result(place, cell.config) is not None:
             return

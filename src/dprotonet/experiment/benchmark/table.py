@@ -9,6 +9,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dprotonet.experiment.benchmark.plan import Plan
+from dprotonet.experiment.compare.table import escaped
 
 Results = Mapping[tuple[str, str, int], Mapping[str, Any]]
 
@@ -104,8 +105,3 @@ def _written(found: tuple[float, ...], sign: str) -> str:
     if not found:
         return "–"
     return f"{100 * mean:.1f}" + ("" if math.isnan(deviation) else f" {sign} {100 * deviation:.1f}")
-
-
-def escaped(text: str) -> str:
-    """Fit for LaTeX."""
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")
