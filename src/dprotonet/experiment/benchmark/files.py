@@ -55,14 +55,13 @@ def _save_localisation(localisation: Localisation, trained: Results) -> dict[str
 
 
 def _curves(benchmark: Benchmark) -> dict[str, str]:
-    """For every column one picture: the accuracy of all rows over epochs, first seed, pushes marked."""
+    """For every column one picture: accuracy of all rows over epochs, first seed and fold, pushes marked."""
     saved = {}
     for place, column in enumerate(benchmark.plan.columns):
         curves = {
             cell.row: curve
             for cell in reversed(benchmark.plan.cells)  # so that the first seed is kept
-            if cell.column == column
-            and (curve := _curve(RunFolder(benchmark.folder / "runs" / cell.folder))) is not None
+            if cell.column == column and (curve := _curve(RunFolder(benchmark.explained(cell)))) is not None
         }
         if curves:
             path = benchmark.folder / f"curves-{place + 1}.png"

@@ -59,7 +59,7 @@ def _sweep(localisation: Localisation, column: str, results: Results) -> Image.I
         if overlaps:
             found[label] = overlaps
     count = max(len(overlaps["DICE"]) for overlaps in found.values())
-    title = f"{column}, {count} images with {localisation.plan.truth}"
+    title = f"{column}, {count} images with truth"
     return overlap_sweep(found, mark=localisation.plan.top, title=title)
 
 

@@ -21,6 +21,7 @@ from dprotonet.metrics.measures import Measure
 
 ARROWS = {True: "↑", False: "↓"}
 _NAMED = 5  # images that a note names
+_FOLDS = " The maps are of the network of fold 1."
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ class LocalisationTable:
     plan: LocalisationPlan
     sections: tuple[Section, ...]
     judged: str  # what the accuracy is of
+    first_fold: bool = False  # whose network is explained, then
 
     @classmethod
     def of(
@@ -69,7 +71,8 @@ class LocalisationTable:
         ]
         plan = localisation.benchmark.plan
         title = f"{plan.title}: recognition and localisation"
-        return cls(title, localisation.plan, tuple(sections), "on all test images")
+        judged = f"in {plan.folds}-fold cross-validation" if plan.folds else "on all test images"
+        return cls(title, localisation.plan, tuple(sections), judged, first_fold=bool(plan.folds))
 
     def markdown(self) -> str:
         heads = self._heads(ARROWS)
@@ -144,7 +147,7 @@ class LocalisationTable:
 
     def note(self) -> str:
         """What stands under the table: how to read it, and the protocol."""
-        chosen = f"at most {self.plan.images} test images with {self.plan.truth}"
+        chosen = f"at most {self.plan.images} test images with truth"
         if self.plan.images_per_class is not None:
             chosen = f"{self.plan.images_per_class} test images of each class"
         facts = "; ".join(f"{key}: {value}" for key, value in self.plan.protocol.facts.items())
@@ -156,12 +159,13 @@ class LocalisationTable:
             "Each network is asked about the class that it predicts itself. Images without truth count for "
             "AD, AI, deletion and insertion only. similarity: the network's own maps. Seconds: median an "
             f"image; F / B: forward and backward passes. {facts}."
+            f"{_FOLDS if self.first_fold else ''}"
         )
 
     def _counted(self, section: Section) -> str:
         """On how many images the lines rest, and which have no truth."""
         total, lacking = section.table.facts["images"], section.without_truth
-        text = f"{total} images, {total - len(lacking)} with {self.plan.truth}"
+        text = f"{total} images, {total - len(lacking)} with truth"
         flat = section.table.facts.get("flat maps")
         if lacking:
             more = " …" if len(lacking) > _NAMED else ""

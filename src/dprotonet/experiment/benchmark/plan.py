@@ -2,6 +2,7 @@
 
     title = "Accuracy"
     seeds = [0, 1, 2]
+    folds = 5                      # optional: cross-validation instead of test images
     [training]                     # shared values, tables as in a config.toml
     mode = "frozen"
     [[row]]
@@ -21,7 +22,7 @@ errors that name the known ones. `network.network` is a rival's name: its own va
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,7 +34,8 @@ from dprotonet.experiment.rivals import rival_config
 
 TABLES = ("data", "network", "training")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
-_KEYS = ("title", "measures", "seeds", *TABLES, "localisation", "row", "column")
+AT_THE_END = "accuracy_at_the_end"  # of a fold's last model, not the kept one
+_KEYS = ("title", "measures", "seeds", "folds", *TABLES, "localisation", "row", "column")
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -45,8 +47,15 @@ class Change(NamedTuple):
     tables: Tables
 
 
+class Run(NamedTuple):
+    """A folder below OUT/runs, and what is trained into it."""
+
+    folder: str
+    config: Config
+
+
 class Cell(NamedTuple):
-    """One run: where it stands in the table, its seed, its config, and its folder's name."""
+    """One value before seeds are averaged: its place in the table, its seed, and its config."""
 
     row: str
     column: str
@@ -56,6 +65,15 @@ class Cell(NamedTuple):
     @property
     def folder(self) -> str:
         return f"{_plain(self.row)}--{_plain(self.column)}--seed{self.seed}"
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """What has to be trained for it: one run, or one for every fold."""
+        data = self.config.data
+        return tuple(
+            Run(f"{self.folder}/fold-{fold}", replace(self.config, data=replace(data, fold=fold)))
+            for fold in range(1, data.folds + 1)
+        ) or (Run(self.folder, self.config),)
 
 
 @dataclass(frozen=True)
@@ -68,6 +86,7 @@ class Plan:
     columns: tuple[str, ...]
     cells: tuple[Cell, ...]
     localisation: LocalisationPlan | None = None
+    folds: int = 0  # of training and validation images; none: test images judge
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -87,6 +106,8 @@ class Plan:
             for column in columns
             for row in rows
         ]
+        folds = _folds(content, where)
+        cells = [cell._replace(config=_folded(cell.config, folds)) for cell in cells]
         _check_folders(cells, where)
         names = tuple(row.name for row in rows), tuple(column.name for column in columns)
         title, measures = str(content.get("title", where)), _measures(content, where)
@@ -94,7 +115,7 @@ class Plan:
         networks = {cell.row: cell.config.network.network for cell in last}  # a black box if all are
         networks = {row.name: networks[row.name] for row in rows}
         located = localisation_plan(content.get("localisation"), networks, where=where)
-        return cls(title, measures, *names, tuple(cells), located)
+        return cls(title, measures, *names, tuple(cells), located, folds)
 
 
 def check_places(plan: Plan, where: str) -> None:
@@ -146,7 +167,7 @@ def _config(shared: Tables, row: Change, column: Change, *, seed: int, where: st
     if "seed" in tables["training"]:
         raise UserError(f"{where}: training.seed is set; write seeds = [0, 1, 2] at the top instead")
     if tables["data"].get("folds"):
-        raise UserError(f"{where}: data.folds is set, but a plan is judged on test images; use train --folds")
+        raise UserError(f"{where}: data.folds is set; write folds = 5 at the top of the plan instead")
     tables["training"]["seed"] = seed
     try:
         return rival_config(None, tables)
@@ -161,11 +182,23 @@ def _seeds(content: Mapping[str, Any], where: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
+def _folds(content: Mapping[str, Any], where: str) -> int:
+    folds = content.get("folds", 0)
+    if type(folds) is not int or folds < 0 or folds == 1:
+        raise UserError(f"{where}: folds is {folds!r}; it is a number from 2 on, or 0 for none")
+    return folds
+
+
+def _folded(config: Config, folds: int) -> Config:
+    return replace(config, data=replace(config.data, folds=folds))
+
+
 def _measures(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     measures = content.get("measures", ["accuracy"])
-    unknown = [name for name in measures if name not in MEASURES]
+    known = (*MEASURES, AT_THE_END) if content.get("folds") else MEASURES
+    unknown = [name for name in measures if name not in known]
     if unknown or not measures:
-        raise UserError(f"{where}: measures are some of {', '.join(MEASURES)}, not {measures!r}")
+        raise UserError(f"{where}: measures are some of {', '.join(known)}, not {measures!r}")
     return tuple(measures)
 
 
