@@ -74,9 +74,10 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_line_for_every_network_and_method_that_it_has(done: Path) -> None:
     lines = json.loads((done / "out" / "results.json").read_text())["localisation"]
     assert [(line["row"], line["method"]) for line in lines] == LINES
-    assert all(0 <= line[name] <= 1 for line in lines for name in ("DICE", "IOU", "PPV", "sensitivity"))
-    centre = [line for line in lines if line["method"] == "centre"]
-    assert centre[0]["DICE"] == centre[1]["DICE"]  # the same images for both networks
+    for line in lines:
+        assert all(0 <= line["measures"][name]["mean"] <= 1 for name in ("DICE", "IOU", "PPV", "sensitivity"))
+    centre = [line["measures"]["DICE"] for line in lines if line["method"] == "centre"]
+    assert centre[0] == centre[1]  # the same images for both networks
 
 
 def test_the_values_are_means_of_the_comparison_and_accuracy_of_the_run(done: Path) -> None:
@@ -94,13 +95,14 @@ def test_the_values_are_means_of_the_comparison_and_accuracy_of_the_run(done: Pa
 
 def test_the_table_in_three_forms(done: Path) -> None:
     markdown, latex = ((done / "out" / f"localisation.{kind}").read_text() for kind in ("md", "tex"))
-    assert "| network | explained by | accuracy ↑ | DICE ↑ |" in markdown
+    assert "| network | explained by | accuracy ↑ | AD, 50 % of pixels kept ↓ | AI, 50" in markdown
+    assert "| sensitivity of the maps, top 20 % against the truth ↑ | AD, soft ↓ | AI, soft ↑ |" in markdown
     for row, method in LINES:
         assert f"| {row} | {method} | " in markdown
         assert f"{row} & {method} & " in latex
     rows = list(csv.DictReader((done / "out" / "localisation.csv").open()))
-    assert len(rows) == len(LINES) * 9
-    assert {row["seeds"] for row in rows} == {"1"}
+    assert len(rows) == len(LINES) * 10
+    assert {row["images"] for row in rows} == {"2"}
 
 
 def test_what_was_measured_is_not_measured_again(

@@ -36,9 +36,9 @@ class CompareArguments:
     data: AnyImages = None
     split: Split = "test"
     methods: str = "mdm,gradcam,gradcam++,scorecam,ablationcam"
-    """Comma between methods: mdm, mdm:PRESET, gradcam, gradcam++, scorecam, ablationcam, rise, similarity
-    (prototype networks), file:FOLDER (maps of your own, NAME.npy for every image). Random, centre and fake
-    are added as controls."""
+    """Comma between methods: mdm, mdm:PRESET, gradcam, gradcam++, scorecam, ablationcam, rise, for prototype
+    networks mdm-prototype[:PRESET] (at the prototype that counts most) and similarity, file:FOLDER (maps of
+    your own, NAME.npy for every image). Random, centre and fake are added as controls."""
     limit: int | None = None
     """So many images, drawn from the split; always the same ones (default: all)."""
     mosaic: bool = False

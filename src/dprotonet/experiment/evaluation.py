@@ -56,34 +56,35 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Plain numbers; None where a measure is undefined (NaN is not JSON)."""
-        confusion = self.confusion
-        return {
-            "split": self.split,
-            "images": int(confusion.sum()),
-            "accuracy": _number(accuracy(confusion)),
-            "balanced_accuracy": _number(balanced_accuracy(confusion)),
-            **self._of_two_classes(),
-            "per_class": dict(
-                zip(self.classes, map(_number, recall_per_class(confusion).tolist()), strict=True)
-            ),
-            "confusion": confusion.tolist(),
-        }
+        positive = positive_class(self.classes, self.positive)
+        found = counted(self.confusion, self.classes, positive=positive)
+        return {"split": self.split, **found, "auroc": self._auroc(positive)}
 
-    def _of_two_classes(self) -> dict[str, str | float | None]:
-        """The positive class, AUROC, sensitivity and specificity; None for more classes."""
-        name = positive_class(self.classes, self.positive)
+    def _auroc(self, name: str | None) -> float | None:
+        """Of two classes, the one called `name` against the other; None for more."""
         if name is None:
-            return dict.fromkeys(("positive", "auroc", "sensitivity", "specificity"))
+            return None
         positive = list(self.classes).index(name)
         logits = self.predictions.logits.double()
         # Ranks images as the probability does, but does not make ties where that is 1 up to rounding.
         lead = logits[:, positive] - logits[:, 1 - positive]
-        return {
-            "positive": name,
-            "auroc": _number(auroc(lead, self.predictions.labels == positive)),
-            "sensitivity": _number(sensitivity(self.confusion, positive)),
-            "specificity": _number(specificity(self.confusion, positive)),
-        }
+        return _number(auroc(lead, self.predictions.labels == positive))
+
+
+def counted(confusion: Tensor, classes: Sequence[str], *, positive: str | None) -> dict[str, Any]:
+    """What a confusion matrix (C, C) tells; sensitivity and specificity None without a positive class."""
+    place = None if positive is None else list(classes).index(positive)
+    recalls = map(_number, recall_per_class(confusion).tolist())
+    return {
+        "images": int(confusion.sum()),
+        "accuracy": _number(accuracy(confusion)),
+        "balanced_accuracy": _number(balanced_accuracy(confusion)),
+        "positive": positive,
+        "sensitivity": None if place is None else _number(sensitivity(confusion, place)),
+        "specificity": None if place is None else _number(specificity(confusion, place)),
+        "per_class": dict(zip(classes, recalls, strict=True)),
+        "confusion": confusion.tolist(),
+    }
 
 
 def positive_class(classes: Sequence[str], asked: str | None = None) -> str | None:

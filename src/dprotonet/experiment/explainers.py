@@ -1,8 +1,12 @@
-"""The decoder's rivals by name: CAMs, RISE, and a prototype network's own similarity maps."""
+"""What a network can be explained by: rivals of the decoder by name, and nodes for the decoder's own use.
+
+The rivals are CAMs, RISE, and a prototype network's own similarity maps.
+"""
 
 from collections.abc import Sequence
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from dprotonet.encoder.regions import Occurrence, Regions
@@ -12,7 +16,7 @@ from dprotonet.inference.pairing import any_region
 from dprotonet.interpretation.base import Explainer
 from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
-from dprotonet.interpretation.nodes import PrototypeNode, Similarity
+from dprotonet.interpretation.nodes import PrototypeNode, RegionNode, Similarity
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.similarity import SimilarityMaps
@@ -45,10 +49,32 @@ def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> Proto
     )
 
 
+@torch.no_grad()
+def strongest_prototype(network: DProtoNet, images: Tensor, labels: Tensor) -> RegionNode:
+    """For each image, the region where its strongest prototype was found, Eqs. (12) and (14); labels (B,).
+
+    Unstated: of the many prototypes of a decision, whose map the paper measures. Ours is that of the asked
+    class which contributes most to it.
+    """
+    evidence = network.evidence(images)
+    own = network.prototype_class == labels.unsqueeze(1)
+    if not own.any(dim=1).all():
+        raise UserError(f"class {int(labels[~own.any(dim=1)][0])} has no prototype left; explain the class")
+    number = network.contributions(evidence, labels).masked_fill(~own, -torch.inf).argmax(dim=1)
+    region = evidence.region.gather(1, number.unsqueeze(1)).squeeze(1)
+    names = [f"prototype {found} in the image" for found in number.tolist()]
+    return RegionNode(network.encoder, region, names=names)
+
+
+def prototyped(classifier: Classifier, method: str) -> DProtoNet:
+    """The network of a classifier that has prototypes; a UserError for others."""
+    if not isinstance(classifier.module, DProtoNet):
+        raise UserError(f"method '{method}' needs a prototype network, and {classifier.name} is none")
+    return classifier.module
+
+
 def _similarity(classifier: Classifier) -> Explainer:
-    network = classifier.module
-    if not isinstance(network, DProtoNet):
-        raise UserError(f"method 'similarity' needs a prototype network, and {classifier.name} is none")
+    network = prototyped(classifier, "similarity")
     if isinstance(network.encoder.regions, Occurrence):
         return _occurrence(network, network.encoder.regions)
     return SimilarityMaps(

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from dprotonet.experiment.benchmark.localisation import Localisation
+from dprotonet.experiment.benchmark.localisation_figures import save_figures
 from dprotonet.experiment.benchmark.localisation_table import LocalisationTable
 from dprotonet.experiment.benchmark.run import Benchmark
 from dprotonet.experiment.benchmark.table import BenchmarkTable, Results
@@ -28,7 +29,8 @@ def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
         "files": {kind: str(folder / f"table.{kind}") for kind in ("md", "tex", "csv")} | _curves(benchmark),
     }
     if benchmark.plan.localisation is not None:
-        content |= _save_localisation(Localisation(benchmark, benchmark.plan.localisation), results, content)
+        found = _save_localisation(Localisation(benchmark, benchmark.plan.localisation), results)
+        content |= {"localisation": found["localisation"], "files": content["files"] | found["files"]}
     write_text(folder / "table.md", table.markdown())
     write_text(folder / "table.tex", table.latex())
     write_text(folder / "table.csv", table.csv())
@@ -36,27 +38,30 @@ def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     return content
 
 
-def _save_localisation(
-    localisation: Localisation, results: Results, content: dict[str, Any]
-) -> dict[str, Any]:
-    """The second table; what it adds to results.json."""
-    folder, table = localisation.benchmark.folder, LocalisationTable.of(localisation, results)
-    written = {"md": table.markdown(), "tex": table.latex(), "csv": table.csv()}
+def _save_localisation(localisation: Localisation, trained: Results) -> dict[str, Any]:
+    """The table of heatmaps and its pictures; what it adds to results.json."""
+    folder = localisation.benchmark.folder
+    results = {column: localisation.results(column) for column in localisation.benchmark.plan.columns}
+    table = LocalisationTable.of(localisation, results, trained)
+    content = json.dumps(table.content(), ensure_ascii=False, indent=1)
+    written = {"md": table.markdown(), "tex": table.latex(), "csv": table.csv(), "json": content}
     for kind, text in written.items():
         write_text(folder / f"localisation.{kind}", text)
     files = {f"localisation {kind}": str(folder / f"localisation.{kind}") for kind in written}
-    return {"localisation": table.summary(), "files": {**content["files"], **files}}
+    if localisation.plan.named:  # every row by every method would be too many lines for a figure
+        for place, (column, found) in enumerate(results.items(), start=1):
+            files |= save_figures(localisation, column, found, stem=f"localisation-{place}")
+    return {"localisation": table.summary(), "files": files}
 
 
 def _curves(benchmark: Benchmark) -> dict[str, str]:
-    """For every column one picture: the accuracy of all rows over epochs, first seed, pushes marked."""
+    """For every column one picture: accuracy of all rows over epochs, first seed and fold, pushes marked."""
     saved = {}
     for place, column in enumerate(benchmark.plan.columns):
         curves = {
             cell.row: curve
             for cell in reversed(benchmark.plan.cells)  # so that the first seed is kept
-            if cell.column == column
-            and (curve := _curve(RunFolder(benchmark.folder / "runs" / cell.folder))) is not None
+            if cell.column == column and (curve := _curve(RunFolder(benchmark.explained(cell)))) is not None
         }
         if curves:
             path = benchmark.folder / f"curves-{place + 1}.png"

@@ -3,6 +3,7 @@
     title = "Accuracy"
     seeds = [0, 1, 2]
     recipe = "default"             # whose values hold where none is given; a row may name another
+    folds = 5                      # optional: cross-validation instead of test images
     [training]                     # shared values, tables as in a config.toml
     mode = "frozen"
     [[row]]
@@ -14,9 +15,7 @@
     name = "birds"
     data.data = "birds"
 
-    [localisation]                 # optional: where the heatmaps of every run lie
-    methods = ["similarity", "mdm", "gradcam"]
-    images = 50
+`[localisation]` asks for the heatmaps of the runs, too: see `localisation_plan`.
 
 A row and a column may change anything; where both change the same value, that is a mistake. Unknown keys are
 errors that name the known ones. `network.network` is a rival's name: its own values hold where none is given.
@@ -24,19 +23,20 @@ errors that name the known ones. `network.network` is a rival's name: its own va
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dprotonet.config import Config, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
-from dprotonet.experiment.compare.method import check_method
+from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan, localisation_plan
 from dprotonet.experiment.recipes import config_from
 
 TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
-_KEYS = ("title", "measures", "seeds", "recipe", *TABLES, "localisation", "row", "column")
+AT_THE_END = "accuracy_at_the_end"  # of a fold's last model, not the kept one
+_KEYS = ("title", "measures", "seeds", "folds", "recipe", *TABLES, "localisation", "row", "column")
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -49,8 +49,15 @@ class Change(NamedTuple):
     recipe: str | None = None
 
 
+class Run(NamedTuple):
+    """A folder below OUT/runs, and what is trained into it."""
+
+    folder: str
+    config: Config
+
+
 class Cell(NamedTuple):
-    """One run: where it stands in the table, its seed, its config, and its folder's name."""
+    """One value before seeds are averaged: its place in the table, its seed, and its config."""
 
     row: str
     column: str
@@ -61,15 +68,14 @@ class Cell(NamedTuple):
     def folder(self) -> str:
         return f"{_plain(self.row)}--{_plain(self.column)}--seed{self.seed}"
 
-
-@dataclass(frozen=True)
-class LocalisationPlan:
-    """Which heatmaps are measured, on how many test images with truth, and by what protocol."""
-
-    methods: tuple[str, ...] = ("similarity", "mdm", "gradcam")
-    images: int = 50
-    top: float = 0.2  # share of the pixels that is compared with the truth
-    steps: int = 28  # of deletion and insertion
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """What has to be trained for it: one run, or one for every fold."""
+        data = self.config.data
+        return tuple(
+            Run(f"{self.folder}/fold-{fold}", replace(self.config, data=replace(data, fold=fold)))
+            for fold in range(1, data.folds + 1)
+        ) or (Run(self.folder, self.config),)
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,7 @@ class Plan:
     columns: tuple[str, ...]
     cells: tuple[Cell, ...]
     localisation: LocalisationPlan | None = None
+    folds: int = 0  # of training and validation images; none: test images judge
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -102,10 +109,16 @@ class Plan:
             for column in columns
             for row in rows
         ]
+        folds = _folds(content, where)
+        cells = [cell._replace(config=_folded(cell.config, folds)) for cell in cells]
         _check_folders(cells, where)
         names = tuple(row.name for row in rows), tuple(column.name for column in columns)
         title, measures = str(content.get("title", where)), _measures(content, where)
-        return cls(title, measures, *names, tuple(cells), _localisation(content, where))
+        last = sorted(cells, key=lambda cell: cell.config.network.network != "blackbox")
+        networks = {cell.row: cell.config.network.network for cell in last}  # a black box if all are
+        networks = {row.name: networks[row.name] for row in rows}
+        located = localisation_plan(content.get("localisation"), networks, where=where)
+        return cls(title, measures, *names, tuple(cells), located, folds)
 
 
 def check_places(plan: Plan, where: str) -> None:
@@ -161,7 +174,7 @@ def _config(shared: Tables, recipe: str, changes: tuple[Change, Change], *, seed
     if "seed" in tables["training"]:
         raise UserError(f"{where}: training.seed is set; write seeds = [0, 1, 2] at the top instead")
     if tables["data"].get("folds"):
-        raise UserError(f"{where}: data.folds is set, but a plan is judged on test images; use train --folds")
+        raise UserError(f"{where}: data.folds is set; write folds = 5 at the top of the plan instead")
     tables["training"]["seed"] = seed
     tables["recipe"] = row.recipe or column.recipe or recipe
     try:
@@ -177,45 +190,24 @@ def _seeds(content: Mapping[str, Any], where: str) -> list[int]:
     return list(dict.fromkeys(seeds))
 
 
+def _folds(content: Mapping[str, Any], where: str) -> int:
+    folds = content.get("folds", 0)
+    if type(folds) is not int or folds < 0 or folds == 1:
+        raise UserError(f"{where}: folds is {folds!r}; it is a number from 2 on, or 0 for none")
+    return folds
+
+
+def _folded(config: Config, folds: int) -> Config:
+    return replace(config, data=replace(config.data, folds=folds))
+
+
 def _measures(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     measures = content.get("measures", ["accuracy"])
-    unknown = [name for name in measures if name not in MEASURES]
+    known = (*MEASURES, AT_THE_END) if content.get("folds") else MEASURES
+    unknown = [name for name in measures if name not in known]
     if unknown or not measures:
-        raise UserError(f"{where}: measures are some of {', '.join(MEASURES)}, not {measures!r}")
+        raise UserError(f"{where}: measures are some of {', '.join(known)}, not {measures!r}")
     return tuple(measures)
-
-
-def _localisation(content: Mapping[str, Any], where: str) -> LocalisationPlan | None:
-    given = content.get("localisation")
-    if given is None:
-        return None
-    known = [item.name for item in fields(LocalisationPlan)]
-    unknown = [key for key in given if key not in known] if isinstance(given, dict) else [str(given)]
-    if unknown:
-        raise UserError(
-            f"{where}: unknown key '{unknown[0]}' in [localisation]; known keys: {', '.join(known)}"
-        )
-    plan = LocalisationPlan(**{**given, "methods": _methods(given, where)})
-    for name in ("images", "steps"):
-        if type(getattr(plan, name)) is not int or getattr(plan, name) < 1:
-            raise UserError(
-                f"{where}: localisation.{name} is {getattr(plan, name)!r}; it is a number from 1 on"
-            )
-    if not isinstance(plan.top, float) or not 0 < plan.top < 1:
-        raise UserError(f"{where}: localisation.top is {plan.top!r}; it is a share, between 0 and 1")
-    return plan
-
-
-def _methods(given: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    methods = given.get("methods", list(LocalisationPlan.methods))
-    if not isinstance(methods, list) or not methods or not all(isinstance(name, str) for name in methods):
-        raise UserError(f'{where}: localisation.methods must be a list, such as ["mdm", "gradcam"]')
-    for name in methods:
-        try:
-            check_method(name)
-        except UserError as error:
-            raise UserError(f"{where}: localisation.methods: {error}") from None
-    return tuple(dict.fromkeys(methods))
 
 
 def _check_folders(cells: Sequence[Cell], where: str) -> None:

@@ -1,6 +1,7 @@
 """Training what a plan lacks: finished runs are skipped, stopped ones resumed, failed ones told.
 
     OUT/runs/ROW--COLUMN--seedN/…            a run folder, with result.json once it is finished
+    OUT/runs/ROW--COLUMN--seedN/fold-K/…     the same for every fold of a plan with folds
 
 Two processes may share a folder of runs: each run is claimed before it is begun, and what another process is
 at is left to it.
@@ -15,10 +16,11 @@ from typing import Any, NamedTuple
 import torch
 from accelerate import Accelerator
 
-from dprotonet.experiment.benchmark.plan import Cell, Plan
+from dprotonet.experiment.benchmark.folds import pooled
+from dprotonet.experiment.benchmark.plan import AT_THE_END, Cell, Plan, Run
 from dprotonet.experiment.build import RememberedSplits, default_cache
 from dprotonet.experiment.claim import claimed
-from dprotonet.experiment.evaluation import Evaluation, evaluate_model
+from dprotonet.experiment.evaluation import Evaluation, choose_split, evaluate_model
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.result_file import read_result, write_result
 from dprotonet.experiment.run_folder import RunFolder
@@ -55,57 +57,76 @@ class Benchmark:
 
     def run(self) -> Iterator[Progress]:
         """Train and evaluate everything that is missing."""
-        total = len(self.plan.cells)
-        for done, cell in enumerate(self.plan.cells):
-            place = self.folder / "runs" / cell.folder
+        runs = [run for cell in self.plan.cells for run in cell.runs]
+        for done, run in enumerate(runs):
             failure = None
             try:
-                with claimed(place):
-                    for event in self._finish(cell, place):
-                        yield Progress(done, total, cell.folder, event)
+                with claimed(self.place(run)):
+                    for event in self._finish(run):
+                        yield Progress(done, len(runs), run.folder, event)
             except Exception as error:  # one failed run of many is told, and the others go on
-                failure = Failure(cell.folder, " ".join(f"{error}".split()) or type(error).__name__)
-            yield Progress(done + 1, total, cell.folder, None, failure)
+                failure = Failure(run.folder, " ".join(f"{error}".split()) or type(error).__name__)
+            yield Progress(done + 1, len(runs), run.folder, None, failure)
 
     def results(self) -> dict[tuple[str, str, int], dict[str, Any]]:
-        """What is finished, by row, column and seed."""
+        """What is finished, by row, column and seed; of folds, all have to be."""
         found = {}
         for cell in self.plan.cells:
-            result = read_result(self.folder / "runs" / cell.folder, cell.config)
-            if result is not None:
-                found[cell.row, cell.column, cell.seed] = result
+            results = [read_result(self.place(run), run.config) for run in cell.runs]
+            known = [result for result in results if result is not None]
+            if len(known) == len(results):
+                found[cell.row, cell.column, cell.seed] = pooled(known)
         return found
 
-    def _finish(self, cell: Cell, place: Path) -> Iterator[Preparing | Event]:
-        if read_result(place, cell.config) is not None:
+    def place(self, run: Run) -> Path:
+        return self.folder / "runs" / run.folder
+
+    def explained(self, cell: Cell) -> Path:
+        """The run that stands for a cell where one network is asked for: the first fold's."""
+        return self.place(cell.runs[0])
+
+    def _finish(self, run: Run) -> Iterator[Preparing | Event]:
+        place = self.place(run)
+        if read_result(place, run.config) is not None:
             return
         begun = (place / "config.toml").exists()
-        trainer = Trainer(cell.config, place, resume=begun, cache=self.cache, splits=self.splits)
+        trainer = Trainer(run.config, place, resume=begun, cache=self.cache, splits=self.splits)
         start = time.perf_counter()
         yield from trainer.run_claimed()
         result = {
             "seconds": time.perf_counter() - start,
             "push changes": _push_changes(RunFolder(place)),
             **_evaluated(trainer).summary(),
+            AT_THE_END: _last_accuracy(RunFolder(place)),
         }
-        write_result(place, cell.config, result)
+        write_result(place, run.config, result)
 
 
 def _evaluated(trainer: Trainer) -> Evaluation:
-    """The kept model on the test split; in frozen mode on cached features, like its training."""
-    model = Model.load(trainer.out)
+    """The kept model on the test split, or on its fold; in frozen mode on cached features, like its training.
+
+    Test images of a plan with folds are not looked at.
+    """
+    model, data = Model.load(trainer.out), trainer.config.data
+    split = "val" if data.fold else "test"
     if trainer.config.training.mode != "frozen":
-        return evaluate_model(model, trainer.config.data)
-    test = trainer.splits(trainer.config.data, None).test
+        return evaluate_model(model, data, split=split)
+    images = choose_split(trainer.splits(data, None), split)
     accelerator = Accelerator()
-    views = trainer.views(model.network, test)
+    views = trainer.views(model.network, images)
     features = finished(trainer.frozen(views, model.network, accelerator, 0))
     with torch.no_grad():
         predictions = evaluate(model.network.without_backbone(), features, accelerator=accelerator)
-    return Evaluation("test", model.classes, predictions)
+    return Evaluation(split, model.classes, predictions)
 
 
 def _push_changes(run: RunFolder) -> list[float]:
     """How much validation accuracy every push gained or lost."""
     pushes = (item for item in run.read_metrics() if item["event"] == "PushDone")
     return [item["val_after"] - item["val_before"] for item in pushes]
+
+
+def _last_accuracy(run: RunFolder) -> float:
+    """On validation images, of the model that training ended with."""
+    rounds = [item for item in run.read_metrics() if item["event"] == "RoundDone"]
+    return float(rounds[-1]["val_accuracy"])

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from dprotonet.experiment.benchmark.plan import Plan
+from dprotonet.experiment.benchmark.plan import AT_THE_END, Plan
+from dprotonet.experiment.compare.table import escaped
 
 Results = Mapping[tuple[str, str, int], Mapping[str, Any]]
+_PLAIN = ("accuracy", "balanced_accuracy", "auroc", AT_THE_END)  # which nobody takes for a measure of maps
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class BenchmarkTable:
     measures: tuple[str, ...]
     values: Mapping[tuple[str, str, str], tuple[float, ...]]  # row, column, measure
     pushes: Mapping[str, tuple[float, ...]]  # of each row, what every push did to validation accuracy
+    folds: int = 0
 
     @classmethod
     def of(cls, plan: Plan, results: Results) -> "BenchmarkTable":
@@ -42,7 +45,7 @@ class BenchmarkTable:
             )
             for row in plan.rows
         }
-        return cls(plan.title, plan.rows, plan.columns, plan.measures, values, pushes)
+        return cls(plan.title, plan.rows, plan.columns, plan.measures, values, pushes, plan.folds)
 
     def markdown(self) -> str:
         heads = ["", *self._heads()]
@@ -74,14 +77,20 @@ class BenchmarkTable:
         return text.getvalue()
 
     def note(self) -> str:
+        rest = "in %; mean ± standard deviation over seeds where there are several; – not finished."
+        if not self.folds:
+            return f"Test split, {rest}"
         return (
-            "Test split, in %; mean ± standard deviation over seeds where there are several; – not finished."
+            f"{self.folds}-fold cross-validation, {rest} Every training and validation image is counted "
+            "once, by the network of the fold that it was held out of; AUROC is the mean over folds. The "
+            "kept model of a fold was chosen on its held-out images, which flatters it a little; the one at "
+            "the end was not. Test images took no part."
         )
 
     def _heads(self) -> list[str]:
         several = len(self.measures) > 1
         return [
-            f"{column}, {measure.replace('_', ' ')}" if several else column
+            f"{column}, {_head(measure)}" if several or measure not in _PLAIN else column
             for column in self.columns
             for measure in self.measures
         ]
@@ -89,6 +98,12 @@ class BenchmarkTable:
     def _cells(self, row: str, sign: str) -> list[str]:
         pairs = [(column, measure) for column in self.columns for measure in self.measures]
         return [_written(self.values[row, *pair], sign) for pair in pairs]
+
+
+def _head(measure: str) -> str:
+    """Sensitivity is also a measure of maps, so it says what it is of."""
+    word = measure.replace("_", " ")
+    return word if measure in _PLAIN else f"{word} of the classifier"
 
 
 def spread(found: tuple[float, ...]) -> tuple[float, float]:
@@ -104,8 +119,3 @@ def _written(found: tuple[float, ...], sign: str) -> str:
     if not found:
         return "–"
     return f"{100 * mean:.1f}" + ("" if math.isnan(deviation) else f" {sign} {100 * deviation:.1f}")
-
-
-def escaped(text: str) -> str:
-    """Fit for LaTeX."""
-    return text.replace("_", r"\_").replace("%", r"\%").replace("&", r"\&")

@@ -74,7 +74,7 @@ def _pictures(comparison: Comparison, results: Results) -> dict[str, str]:
     pace = facts["deletion, insertion"]
     save_picture(faithfulness_curves(deletion, insertion, title=f"{title}, {pace}"), folder / "curves.png")
     files = {"curves": str(folder / "curves.png")}
-    overlaps = {method: _overlaps(found) for method, found in kept.items()}
+    overlaps = {method: overlaps_of(found) for method, found in kept.items()}
     if any(overlaps.values()):
         located = {method: found for method, found in overlaps.items() if found}
         known = max(len(next(iter(found.values()))) for found in located.values())
@@ -86,7 +86,7 @@ def _pictures(comparison: Comparison, results: Results) -> dict[str, str]:
     return files | {"grid": str(folder / "grid.png")}
 
 
-def _overlaps(records: Sequence[Record]) -> dict[str, Tensor]:
+def overlaps_of(records: Sequence[Record]) -> dict[str, Tensor]:
     """Overlaps (N, 99) by name over the images that have truth; none if no image has."""
     known = [record.overlaps for record in records if record.located]
     return {name: torch.stack([found[name] for found in known]) for name in OVERLAPS} if known else {}
@@ -94,11 +94,7 @@ def _overlaps(records: Sequence[Record]) -> dict[str, Tensor]:
 
 def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
     """A few images, evenly spread, with the maps of all methods; of controls if there is nothing else."""
-    indices = comparison.indices
-    chosen = [
-        indices[number * len(indices) // min(SHOWN, len(indices))]
-        for number in range(min(SHOWN, len(indices)))
-    ]
+    chosen = evenly(comparison.indices, SHOWN)
     cases = [comparison.case(index) for index in chosen]
     names = [method.name for method in comparison.methods if not method.control]
     names = names or [method.name for method in comparison.methods]
@@ -114,6 +110,12 @@ def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
         captions=[f"{_asked(comparison, case)}\n{Path(case.sample.name).name}" for case in cases],
     )
     save_picture(grid, path)
+
+
+def evenly(indices: Sequence[int], count: int) -> list[int]:
+    """At most `count` of them, evenly spread."""
+    shown = min(count, len(indices))
+    return [indices[number * len(indices) // shown] for number in range(shown)]
 
 
 def _asked(comparison: Comparison, case: Case) -> str:

@@ -1,5 +1,7 @@
 """An explainer by the name that a user gives it: `mdm`, `mdm:best`, `mdm:fast,zoom=1`, `gradcam`, `file:DIR`.
 
+`mdm` watches the class, `mdm-prototype` the region of the prototype that speaks loudest for it.
+
 Every method gets one case, an image with the class to be explained, and gives its maps. What decides the maps
 is in `settings`, so that stored results are never mixed with those of other settings.
 """
@@ -18,7 +20,13 @@ from torch import Tensor
 from dprotonet.data.base import Sample
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.explainers import RIVALS, rival, watches_probability
+from dprotonet.experiment.explainers import (
+    RIVALS,
+    prototyped,
+    rival,
+    strongest_prototype,
+    watches_probability,
+)
 from dprotonet.interpretation.base import Explainer, Explanation, Passes
 from dprotonet.interpretation.mdm import MDM, Preset, preset
 from dprotonet.interpretation.nodes import ClassNode
@@ -26,7 +34,8 @@ from dprotonet.metrics.controls import all_but_one, centre_gaussian, random_maps
 from dprotonet.ops import unit_range, upsample
 
 CONTROLS = ("random", "centre", "fake")
-KNOWN = ("mdm", *RIVALS, *CONTROLS)
+DECODERS = ("mdm", "mdm-prototype")
+KNOWN = (*DECODERS, *RIVALS, *CONTROLS)
 
 
 class Case(NamedTuple):
@@ -63,11 +72,16 @@ class Method:
 def check_method(name: str) -> None:
     """A UserError unless a method has that name, before there is a network."""
     kind, _, rest = name.partition(":")
-    if kind == "mdm":
+    if kind in DECODERS:
         _preset(rest)
     elif not (kind == "file" and rest) and (kind not in KNOWN or rest):
-        known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], file:FOLDER"
+        known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], mdm-prototype:PRESET[,VALUE=…], file:FOLDER"
         raise UserError(f"unknown method '{name}'; known: {known}")
+
+
+def needs_prototypes(name: str) -> bool:
+    """Whether it explains prototype networks only."""
+    return name.partition(":")[0] in ("mdm-prototype", "similarity")
 
 
 def method(name: str, classifier: Classifier) -> Method:
@@ -76,6 +90,8 @@ def method(name: str, classifier: Classifier) -> Method:
     kind, _, rest = name.partition(":")
     if kind == "mdm":
         return _mdm(name, _preset(rest), classifier)
+    if kind == "mdm-prototype":
+        return _mdm_prototype(name, _preset(rest), classifier)
     if kind == "file":
         stored = _Stored(Path(rest).expanduser().resolve())
         return Method(name, stored, {"maps": str(stored.folder), "content": stored.content()})
@@ -101,7 +117,7 @@ def _value(preset_name: str, change: str) -> tuple[str, Any]:
         return key, ast.literal_eval(value)
     except (ValueError, SyntaxError):
         raise UserError(
-            f"mdm:{preset_name},{change}: after the preset come values, such as iterations=10"
+            f"{preset_name},{change}: after the preset come values, such as iterations=10"
         ) from None
 
 
@@ -110,6 +126,20 @@ def _mdm(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> Metho
     settings = {"preset": preset_name, **asdict(numbers)}  # type: ignore[call-overload]
     decoder = MDM(classifier.module, preset=numbers)
     return _asked(name, decoder, classifier, probability=numbers.probability, settings=settings)
+
+
+def _mdm_prototype(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> Method:
+    preset_name, numbers = chosen
+    network = prototyped(classifier, name)
+    decoder = MDM(network, preset=numbers)
+
+    def explain(case: Case) -> Found:
+        node = strongest_prototype(network, case.inputs, case.label)
+        (found,) = decoder.explain(case.inputs, node)
+        passes = Passes(found.passes.forward + 1, found.passes.backward)  # one to find the prototype
+        return _found(found)._replace(passes=passes)
+
+    return Method(name, explain, {"preset": preset_name, **asdict(numbers)})  # type: ignore[call-overload]
 
 
 def _asked(

@@ -1,7 +1,7 @@
 """The loop of a comparison: every method on every image, measured, kept, and told as it goes.
 
 Images are the outer loop, so that a run that is stopped has compared something. A method that fails on an
-image is reported and the rest goes on; asked again, it tries again.
+image, or an image that cannot be read, is reported and the rest goes on; asked again, it tries again.
 """
 
 import time
@@ -89,14 +89,14 @@ class Comparison:
         store, total = Store(self.folder), len(self.indices) * len(self.methods)
         store.open(self.plan(), list(self.methods))
         for place, index in enumerate(self.indices):
-            case: Case | None = None
-            for number, method in enumerate(self.methods):
-                failure = None
-                if store.read(method, index) is None:
-                    case = case or self.case(index)
+            lacking = [method for method in self.methods if store.read(method.name, index) is None]
+            case = self._readable(index) if lacking else None
+            for number, method in enumerate(self.methods, start=1):
+                failure = case if isinstance(case, Failure) else None
+                if isinstance(case, Case) and method in lacking:
                     failure = self._attempt(store, method, case)
                 yield Progress(
-                    place * len(self.methods) + number + 1, total, f"{method.name} on {place + 1}", failure
+                    place * len(self.methods) + number, total, f"{method.name} on {place + 1}", failure
                 )
 
     def results(self, failures: Sequence[Failure] = ()) -> Results:
@@ -108,7 +108,7 @@ class Comparison:
         return Results(found, tuple(failures), names, len(lacking))
 
     def _kept(self, store: Store, method: Method) -> dict[int, Record]:
-        read = ((index, store.read(method, index)) for index in self.indices)
+        read = ((index, store.read(method.name, index)) for index in self.indices)
         return {index: record for index, record in read if record is not None}
 
     def case(self, index: int) -> Case:
@@ -120,9 +120,15 @@ class Comparison:
             return Case(index, sample, inputs, torch.tensor([sample.label], device=device))
         return Case(index, sample, inputs, _logits(self.classifier, inputs).argmax(dim=1))
 
+    def _readable(self, index: int) -> Case | Failure:
+        try:
+            return self.case(index)
+        except UserError as error:  # a file that is broken or gone
+            return Failure("every method", self.data.name(index), str(error))
+
     def _attempt(self, store: Store, method: Method, case: Case) -> Failure | None:
         try:
-            store.write(method, case.place, self._record(method, case))
+            store.write(method.name, case.place, self._record(method, case))
         except Exception as error:  # whatever a foreign explainer raises, the others go on
             return Failure(method.name, case.sample.name, f"{type(error).__name__}: {error}")
         return None

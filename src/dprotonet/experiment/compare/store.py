@@ -68,22 +68,22 @@ class Store:
             self._open_method(method)
 
     def _open_method(self, method: Method) -> None:
-        place = self._place(method)
+        place = self._place(method.name)
         path, text = place / "settings.json", json.dumps(dict(method.settings), sort_keys=True, default=list)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             shutil.rmtree(place, ignore_errors=True)
             write_text(path, text)
 
-    def _place(self, method: Method) -> Path:
-        plain = re.sub(r"[^\w.,=+-]", "_", method.name)
-        if plain != method.name:  # two such names may become one
-            plain += f"-{blake2b(method.name.encode(), digest_size=4).hexdigest()}"
+    def _place(self, method: str) -> Path:
+        plain = re.sub(r"[^\w.,=+-]", "_", method)
+        if plain != method:  # two such names may become one
+            plain += f"-{blake2b(method.encode(), digest_size=4).hexdigest()}"
         return self.folder / "done" / plain
 
-    def _path(self, method: Method, index: int) -> Path:
+    def _path(self, method: str, index: int) -> Path:
         return self._place(method) / f"{index:06d}.npz"
 
-    def write(self, method: Method, index: int, record: Record) -> None:
+    def write(self, method: str, index: int, record: Record) -> None:
         arrays: dict[str, Any] = {f"value/{name}": value for name, value in record.values.items()}
         arrays |= {f"overlap/{name}": values.numpy() for name, values in record.overlaps.items()}
         arrays |= {"deletion": record.deletion.numpy(), "insertion": record.insertion.numpy()}
@@ -92,7 +92,7 @@ class Store:
         with whole(self._path(method, index)) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
 
-    def read(self, method: Method, index: int) -> Record | None:
+    def read(self, method: str, index: int) -> Record | None:
         """None where it is not there yet, or damaged: it is made anew then."""
         try:
             with np.load(self._path(method, index), allow_pickle=False) as file:

@@ -6,7 +6,7 @@ the best, and columns that nobody has a value for are left out.
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
 from statistics import median
@@ -50,18 +50,25 @@ class Table:
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, results: Results, protocol: Protocol, *, network: str | None = None) -> "Table":
+    def of(
+        cls,
+        results: Results,
+        protocol: Protocol,
+        *,
+        network: str | None = None,
+        measures: Sequence[Measure] | None = None,
+        controls: Collection[str] = CONTROLS,
+    ) -> "Table":
+        """`measures` are the columns, by default those that have values; `controls` are never the best."""
         columns = {name: _columns(kept, protocol) for name, kept in results.records.items()}
-        known = [
-            measure
-            for measure in protocol.measures
-            if any(bool((~values[measure.name].isnan()).any()) for values in columns.values())
-        ]
+        known = [measure for measure in protocol.measures if _has_values(measure, columns)]
+        known = known if measures is None else list(measures)
         rows = [_row(name, kept, columns[name], known) for name, kept in results.records.items()]
         images = sorted({index for kept in results.records.values() for index in kept})
         aligned = {
             name: {measure: _aligned(kept, values[measure], images) for measure in values}
             for (name, kept), values in zip(results.records.items(), columns.values(), strict=True)
+            if name not in controls
         }
         best = {measure.name: _surely_best(aligned, measure) for measure in known}
         sure = {measure: method for measure, method in best.items() if method is not None}
@@ -84,7 +91,7 @@ class Table:
                     "seconds": None if isnan(row.seconds) else row.seconds,
                     "forward": row.passes[0],
                     "backward": row.passes[1],
-                    "measures": {name: _plain(cell) for name, cell in row.cells.items()},
+                    "measures": {name: plain(cell) for name, cell in row.cells.items()},
                 }
                 for row in self.rows
             ],
@@ -121,8 +128,8 @@ class Table:
         lines += [" & ".join(heads) + r" \\", r"\midrule"]
         for row in self.rows:
             cells = self._line(row, r"\textbf{{{}}}", "{} $\\pm$ {}")
-            lines.append(" & ".join([_escaped(cells[0]), *cells[1:]]) + r" \\")
-        note = rf"\par\smallskip{{\footnotesize {_escaped(self.note())}\par}}"
+            lines.append(" & ".join([escaped(cells[0]), *cells[1:]]) + r" \\")
+        note = rf"\par\smallskip{{\footnotesize {escaped(self.note())}\par}}"
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", note]) + "\n"
 
     def note(self) -> str:
@@ -173,6 +180,10 @@ def _columns(kept: Mapping[int, Record], protocol: Protocol) -> dict[str, Tensor
     }
 
 
+def _has_values(measure: Measure, columns: Mapping[str, Mapping[str, Tensor]]) -> bool:
+    return any(not bool(values[measure.name].isnan().all()) for values in columns.values())
+
+
 def _row(
     name: str, kept: Mapping[int, Record], columns: Mapping[str, Tensor], known: Sequence[Measure]
 ) -> Row:
@@ -194,13 +205,13 @@ def _aligned(kept: Mapping[int, Record], values: Tensor, images: Sequence[int]) 
 
 
 def _surely_best(aligned: Mapping[str, Mapping[str, Tensor]], measure: Measure) -> str | None:
-    """The method that beats each other one (controls aside) by a paired interval that excludes zero.
+    """The method that beats each other one by a paired interval that excludes zero.
 
     Only images that all of them have a value for count, and of fewer than `FEWEST` nothing is sure: the
     interval of a bootstrap is too narrow then.
     """
     sign = 1 if measure.higher else -1
-    values = {name: sign * found[measure.name] for name, found in aligned.items() if name not in CONTROLS}
+    values = {name: sign * found[measure.name] for name, found in aligned.items()}
     values = {name: found for name, found in values.items() if not found.isnan().all()}
     if len(values) < 2:
         return None
@@ -213,9 +224,11 @@ def _surely_best(aligned: Mapping[str, Mapping[str, Tensor]], measure: Measure) 
     return first if all(paired_bootstrap(values[first], other).low > 0 for other in others) else None
 
 
-def _plain(cell: Interval) -> dict[str, float | None]:
+def plain(cell: Interval) -> dict[str, float | None]:
+    """As JSON has it: None where a value is undefined."""
     return {key: None if value != value else value for key, value in cell._asdict().items()}
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Fit for LaTeX."""
     return "".join(_LATEX.get(letter, letter) for letter in text)

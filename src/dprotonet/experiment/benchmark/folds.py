@@ -1,0 +1,34 @@
+"""What the folds of one run come to: every training image is judged once, by a network that has not seen it.
+
+The counts of right and wrong answers are added up, so that the accuracy is a share of all images. AUROC
+compares scores, which those of two networks do not bear: it is the mean over folds, by their images.
+"""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from dprotonet.experiment.benchmark.plan import AT_THE_END
+from dprotonet.experiment.evaluation import counted
+
+
+def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """One result of those of all folds, each as `Evaluation.summary` has it; a single one is itself."""
+    if len(results) == 1:
+        return dict(results[0])
+    first, images = results[0], [result["images"] for result in results]
+    confusion = torch.stack([torch.tensor(result["confusion"]) for result in results]).sum(dim=0)
+    areas = [result["auroc"] for result in results]
+    known = None not in areas
+    return {
+        "config": first["config"] | {"data": first["config"]["data"] | {"fold": 0}},
+        "seconds": sum(result["seconds"] for result in results),
+        "push changes": [change for result in results for change in result["push changes"]],
+        "split": f"{len(results)} folds",
+        **counted(confusion, list(first["per_class"]), positive=first["positive"]),
+        "auroc": fmean(areas, weights=images) if known else None,
+        AT_THE_END: fmean((result[AT_THE_END] for result in results), weights=images),
+        "folds": [{"images": result["images"], "accuracy": result["accuracy"]} for result in results],
+    }
