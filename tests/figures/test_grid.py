@@ -7,8 +7,8 @@ from PIL import Image, ImageColor
 from torch import Tensor
 
 from dprotonet.figures import comparison_grid
-from dprotonet.figures.comparison_grid import FAILED, Layout
-from dprotonet.figures.style import HAIRLINE, INK, MARGIN, PAPER
+from dprotonet.figures.comparison_grid import FAILED, RIGHT, WRONG, Answer, Layout
+from dprotonet.figures.style import AGAINST, FOUND_BOX, HAIRLINE, INK, MARGIN, PAPER, TRUE_BOX
 
 IMAGES = torch.full((3, 3, 16, 16), 128, dtype=torch.uint8)
 HEATMAPS = torch.rand(3, 16, 16, generator=torch.Generator().manual_seed(1))
@@ -39,7 +39,7 @@ def test_one_row_an_image_and_one_column_a_method(written: list[str]) -> None:
     whole = comparison_grid(IMAGES, methods, titles=NAMES, captions=FILES)
     assert {"the image", "mdm", "grad-cam", *NAMES, "a.jpg", "b.jpg", "ignored", "decisive"} <= set(written)
     assert any(text.startswith("an_") and text.endswith("…00017.jpg") for text in written)
-    assert {"truth", "box", FAILED}.isdisjoint(written)
+    assert {"truth", "found", FAILED}.isdisjoint(written)
     one = comparison_grid(IMAGES[:1], {"mdm": HEATMAPS[:1]}, titles=NAMES[:1])
     assert one.width < whole.width
     assert one.height < whole.height / 2
@@ -71,13 +71,39 @@ def test_a_box_is_drawn_for_its_method_only(written: list[str]) -> None:
     layout = Layout(["a", "b"], 0)
     flat = torch.full((1, 16, 16), 0.5)
     image = comparison_grid(IMAGES[:1], {"a": flat, "b": flat}, boxes={"b": [(2, 2, 14, 9)]})
-    assert "box" in written
-    assert [near(tile(image, place, layout), INK) > 0.002 for place in range(3)] == [False, False, True]
+    assert "found" in written
+    assert [near(tile(image, place, layout), FOUND_BOX) > 0.002 for place in range(3)] == [False, False, True]
 
 
 def test_boxes_may_be_missing(written: list[str]) -> None:
     comparison_grid(IMAGES[:1], {"a": HEATMAPS[:1]}, boxes={"a": [None]})
-    assert "box" not in written
+    assert "found" not in written
+
+
+def test_a_truth_of_boxes_is_red_in_its_row_only_and_one_of_a_mask_is_not(written: list[str]) -> None:
+    layout = Layout(["a"], 0)
+    flat = {"a": torch.full((2, 16, 16), 0.5)}
+    image = comparison_grid(IMAGES[:2], flat, truth=[[(2, 2, 9, 9), (10, 10, 16, 16)], TRUTH[1]])
+    assert written.count("truth") == 2  # a red and a white sample
+    assert all(near(tile(image, place, layout), TRUE_BOX) > 0.01 for place in range(2))
+    second = layout.top + layout.side + 22
+    lower = image.crop((layout.left(0), second, layout.left(2), second + layout.side))
+    assert near(lower, TRUE_BOX) == 0
+    assert near(lower, PAPER) > 0.005
+
+
+def test_networks_of_several_columns_have_their_answers_beneath_and_wrong_ones_marked(
+    written: list[str],
+) -> None:
+    maps = {"ProtoPNet": HEATMAPS[:2], "Grad-CAM": HEATMAPS[:2]}
+    right, wrong, unknown = Answer("robin", True), Answer("wren", False), Answer("tit")
+    answers = {"ProtoPNet": [right, wrong], "Grad-CAM": [unknown, None]}
+    notes = {"Grad-CAM": "of the black box"}
+    image = comparison_grid(IMAGES[:2], maps, answers=answers, notes=notes)
+    assert {f"{RIGHT} robin", f"{WRONG} wren", "tit", "of the black box"} <= set(written)
+    assert image.height > comparison_grid(IMAGES[:2], maps).height
+    calm = comparison_grid(IMAGES[:2], maps, answers={**answers, "ProtoPNet": [right, right]}, notes=notes)
+    assert near(image, AGAINST) > near(calm, AGAINST)
 
 
 def test_a_failed_method_leaves_a_tile_that_says_so(written: list[str]) -> None:
@@ -139,6 +165,10 @@ def test_twelve_images() -> None:
         ({"truth": TRUTH[:1]}, "1 truth for 3 images"),
         ({"boxes": {"a": [None]}}, "1 boxes of a for 3 images"),
         ({"boxes": {"z": [None] * 3}}, r"boxes for \['z'\], but the heatmaps are of \['a'\]"),
+        ({"answers": {"a": [None]}}, "1 answers of a for 3 images"),
+        ({"answers": {"z": [None] * 3}}, r"answers for \['z'\]"),
+        ({"notes": {"z": "a note"}}, r"notes for \['z'\]"),
+        ({"truth": [[(0, 0, 99, 9)]] * 3}, "does not lie within a picture of 16 × 16"),
         ({"heatmaps": {"a": HEATMAPS[:, :8]}}, r"a: a heatmap \(8, 16\) cannot lie over an image"),
         ({"heatmaps": {"a": HEATMAPS * float("nan")}}, r"a: a heatmap must lie in \[0, 1\]"),
         ({"truth": TRUTH[:, :8]}, r"\(8, 16\) torch.bool over \(3, 16, 16\)"),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dprotonet.figures import outlined
 from dprotonet.figures.outline import FINE, boxed, marked
-from dprotonet.figures.style import INK, PAPER
+from dprotonet.figures.style import FOUND_BOX, INK, PAPER, TRUE_BOX
 
 GREY = torch.full((3, 9, 12), 128, dtype=torch.uint8)
 
@@ -75,16 +75,32 @@ def test_pictures_are_not_changed_in_place_and_may_be_grey() -> None:
     assert torch.equal(grey, GREY[:1])
 
 
-def test_a_box_is_dashed_along_its_edge_only() -> None:
-    drawn = boxed(GREY, (1, 2, 12, 9))
-    light, dark = of_colour(drawn, PAPER), of_colour(drawn, INK)
-    edge = torch.zeros(9, 12, dtype=torch.bool)
-    edge[2:9, 1:12] = True
-    edge[3:8, 2:11] = False
-    assert torch.equal(light | dark, edge)
-    for side in (edge[2], edge[8]):
-        assert side.sum() == 11
-    assert all(part[2].any() and part[8].any() and part[:, 1].any() for part in (light, dark))
+@pytest.mark.parametrize("colour", [TRUE_BOX, FOUND_BOX])
+def test_a_box_is_coloured_inside_its_edge_and_dark_outside(colour: str) -> None:
+    drawn = boxed(GREY, (2, 1, 9, 7), colour=colour)
+    area, inner, outer = (torch.zeros(9, 12, dtype=torch.bool) for _ in range(3))
+    area[1:7, 2:9] = inner[3:5, 4:7] = outer[0:8, 1:10] = True
+    assert torch.equal(of_colour(drawn, colour), area & ~inner)
+    assert torch.equal(of_colour(drawn, INK), outer & ~area)
+    assert torch.equal(drawn[:, inner | ~outer], GREY[:, inner | ~outer])
+
+
+def test_true_boxes_are_red_a_found_one_yellow_and_a_mask_white() -> None:
+    """At the scale of `FINE`, a box's own corner pixels have its colour."""
+    both = marked(GREY, side=12, truth=[(0, 0, 4, 4), (8, 5, 12, 9)], box=(3, 3, 8, 8))
+    red, yellow = of_colour(both, TRUE_BOX), of_colour(both, FOUND_BOX)
+    assert red[0, 0]
+    assert red[9 * FINE - 1, 12 * FINE - 1]
+    assert yellow[3 * FINE, 3 * FINE]
+    assert yellow[8 * FINE - 1, 8 * FINE - 1]
+    assert not of_colour(both, PAPER).any()
+    masked = marked(GREY, side=12, truth=truth_at((4, 4), (4, 5)))
+    assert of_colour(masked, PAPER).any()
+    assert not of_colour(masked, TRUE_BOX).any()
+
+
+def test_no_true_boxes_leave_the_picture_as_it_is() -> None:
+    assert (marked(GREY, side=12, truth=[]) == 128).all()
 
 
 def test_lines_are_equally_thin_whatever_the_size_of_the_image() -> None:
@@ -106,8 +122,8 @@ def test_few_pixels_are_not_lost_when_the_image_shrinks() -> None:
 
 
 def test_a_box_moves_with_its_picture() -> None:
-    light_or_dark = marked(GREY, side=24, box=(3, 0, 6, 9)) != 128
-    columns = light_or_dark.any(dim=0).any(dim=0).nonzero().flatten()
+    yellow = of_colour(marked(GREY, side=24, box=(3, 0, 6, 9)), FOUND_BOX)
+    columns = yellow.any(dim=0).nonzero().flatten()
     assert (int(columns[0]), int(columns[-1])) == (3 * 2 * FINE, 6 * 2 * FINE - 1)
 
 

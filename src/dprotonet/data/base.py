@@ -24,6 +24,7 @@ class Sample:
     parts: Mapping[str, Tensor] = field(default_factory=dict)  # (H, W) bool each
     deciding_part: str | None = None
     boxes: tuple[Box, ...] = ()  # on the fitted image, where the truth came as boxes
+    truth_is_boxes: bool = False  # the truth is `boxes` filled, none of them included; else it is a mask
 
 
 class ImageData(Protocol):

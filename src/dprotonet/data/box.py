@@ -68,6 +68,12 @@ def filled(boxes: Sequence[Box], size: int) -> Tensor:
     return mask
 
 
+def pixel_box(box: Box, size: int) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of the pixels that `filled` fills of a box that is not empty."""
+    across, down = _span(box.left, box.right, size), _span(box.top, box.bottom, size)
+    return across.start, down.start, min(across.stop, size), min(down.stop, size)
+
+
 def disc(x: float, y: float, *, radius: float, size: int) -> Tensor:
     """The pixels (size, size) whose centres lie within `radius` of a point, and the one the point is in."""
     centres = torch.arange(size) + 0.5

@@ -67,6 +67,7 @@ class ListedImages:
             truth=self.truth(index),
             parts={point.part: self._part(file, point) for point in file.points},
             boxes=self._boxes(file),
+            truth_is_boxes=file.masks is None and file.boxes is not None,
         )
 
     def image(self, index: int) -> Tensor:

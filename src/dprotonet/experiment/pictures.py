@@ -6,6 +6,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from dprotonet.data.base import Sample
+from dprotonet.data.box import pixel_box
 from dprotonet.data.image import read_image
 from dprotonet.errors import UserError
 from dprotonet.experiment.familiarity import warning_of
@@ -13,6 +15,7 @@ from dprotonet.experiment.image_like import ImageLike
 from dprotonet.experiment.model import Model, Prediction
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.figures import EvidenceRow, evidence_sheet, prototype_sheet, training_curve
+from dprotonet.figures.outline import Truth
 from dprotonet.files import whole
 
 
@@ -20,6 +23,15 @@ def save_picture(picture: Image.Image, path: Path) -> None:
     """Write a PNG."""
     with whole(path) as temporary:
         picture.save(temporary, format="PNG")
+
+
+def drawn_truth(sample: Sample) -> Truth | None:
+    """What figures draw of a sample's truth: its boxes if it came as boxes, else its mask; None if empty."""
+    if sample.truth is None or not bool(sample.truth.any()):
+        return None
+    if sample.truth_is_boxes:
+        return [pixel_box(box, sample.truth.shape[-1]) for box in sample.boxes]
+    return sample.truth
 
 
 def source_images(model: Model) -> Tensor:

@@ -6,9 +6,10 @@ knows a network; matplotlib is imported only when something is drawn.
 """
 
 from dprotonet.figures.canvas import picture
-from dprotonet.figures.comparison_grid import comparison_grid
+from dprotonet.figures.comparison_grid import Answer, comparison_grid
 from dprotonet.figures.confusion import confusion_figure
 from dprotonet.figures.curve import training_curve
+from dprotonet.figures.decision_regions import DecisionRegion, decision_regions_sheet
 from dprotonet.figures.evidence_sheet import EvidenceRow, evidence_sheet, stack
 from dprotonet.figures.explanation_sheet import ExplanationRow, explanation_sheet
 from dprotonet.figures.faithfulness_curves import faithfulness_curves
@@ -24,11 +25,14 @@ from dprotonet.figures.style import HEAT
 __all__ = [
     "HEAT",
     "AccuracyCurve",
+    "Answer",
+    "DecisionRegion",
     "EvidenceRow",
     "ExplanationRow",
     "comparison_grid",
     "confusion_figure",
     "contact_sheet",
+    "decision_regions_sheet",
     "evidence_sheet",
     "explanation_sheet",
     "faithfulness_curves",

@@ -1,43 +1,60 @@
 """The same images as several methods explain them: one row an image, one column a method.
 
-At the left the image itself; the truth, where there is one, is outlined in every picture of its row, so that
-it can be seen who found the object. Making the heatmaps is left to interpretation, colouring them to
-`overlay`, the lines to `outline`.
+At the left the image itself; the truth, where there is one, is drawn in every picture of its row, so that it
+can be seen who found the object. A column may be of another network than its neighbour: what each answered
+can stand beneath its picture. Making the heatmaps is left to interpretation, colouring them to `overlay`, the
+lines to `outline`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-import torch
-from PIL import Image, ImageColor
+from PIL import Image
 from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas, extent
-from dprotonet.figures.outline import Box, boxed, marked, outlined
-from dprotonet.figures.overlay import draw_key, overlay
-from dprotonet.figures.style import GAP, HAIRLINE, MARGIN, MUTED, QUIET, SMALL, fitted, font, wrapped
+from dprotonet.figures.legend import FOOTER, draw_legend, plain
+from dprotonet.figures.outline import Box, Truth, marked
+from dprotonet.figures.overlay import overlay
+from dprotonet.figures.style import AGAINST, GAP, HAIRLINE, MARGIN, MUTED, SMALL, fitted, font, wrapped
 from dprotonet.figures.words import Words
 
 NAME = 216  # width of the column of titles and captions
 WIDEST, LARGEST = 2000, 248  # of all pictures of a row together, and of one
 SPACE = 22  # between two rows
-LINE = 21  # height of a line of a column's head
-KEY, FOOTER = 300, 50  # width of the colour key, and height of the line where it stands
+LINE = 21  # height of a line of a column's head, and of an answer
 FAILED, NARROWEST = "no heatmap", 112  # what an empty tile says, and the room that takes
+RIGHT, WRONG = "✓", "✗"
+
+
+class Answer(NamedTuple):
+    """What a network took an image for, and whether that is right, where it is known."""
+
+    text: str
+    right: bool | None = None
+
+    def draw(self, canvas: Canvas, at: tuple[int, int], width: int) -> None:
+        """One line beneath a picture; a wrong answer is marked and coloured."""
+        mark = "" if self.right is None else f"{RIGHT if self.right else WRONG} "
+        colour = AGAINST if self.right is False else MUTED
+        canvas.text(at, f"{mark}{self.text}", size=SMALL, colour=colour, width=width, tail=6)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One image and what stands beside it; heatmaps and boxes by the name of their method."""
+    """One image and what stands beside it; heatmaps, boxes and answers by the name of their method."""
 
     image: Tensor
     heatmaps: Mapping[str, Tensor | None]
     boxes: Mapping[str, Box | None]
-    truth: Tensor | None
+    truth: Truth | None
+    answers: Mapping[str, Answer | None]
     words: Words
 
     def height(self, side: int) -> int:
-        return max(extent(self.image, side)[1], self.words.height)
+        beneath = LINE if self.answers else 0
+        return max(extent(self.image, side)[1] + beneath, self.words.height)
 
     def pictures(self, side: int) -> list[Tensor | None]:
         """The image, then the overlay of every method, None where it has no heatmap."""
@@ -49,8 +66,8 @@ class Row:
         if heatmap is None:
             return None
         try:
-            shown = overlay(self.image, heatmap)
-            return marked(shown, side=side, truth=self.truth, box=self.boxes.get(method))
+            shown, box = overlay(self.image, heatmap), self.boxes.get(method)
+            return marked(shown, side=side, truth=self.truth, box=box)
         except ValueError as error:
             raise ValueError(f"{method}: {error}") from error
 
@@ -61,6 +78,7 @@ class Layout:
 
     methods: Sequence[str]
     names: int
+    notes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def side(self) -> int:
@@ -69,7 +87,11 @@ class Layout:
 
     @property
     def heads(self) -> list[list[str]]:
-        return [_head(name, self.side) for name in ("the image", *self.methods)]
+        """The lines above every column: a method's name, beneath it its note."""
+        noted = [[fitted(self.notes.get(name, ""), self.side, font(SMALL))] for name in self.methods]
+        below = [[""], *noted] if self.notes else [[]] * (len(self.methods) + 1)
+        names = [_head(name, self.side) for name in ("the image", *self.methods)]
+        return [[*name, *note] for name, note in zip(names, below, strict=True)]
 
     @property
     def top(self) -> int:
@@ -94,19 +116,26 @@ def comparison_grid(
     images: Sequence[Tensor] | Tensor,
     heatmaps: Mapping[str, Sequence[Tensor | None] | Tensor],
     *,
-    truth: Sequence[Tensor | None] | Tensor | None = None,
+    truth: Sequence[Truth | None] | Tensor | None = None,
     boxes: Mapping[str, Sequence[Box | None]] | None = None,
+    answers: Mapping[str, Sequence[Answer | None]] | None = None,
+    notes: Mapping[str, str] | None = None,
     titles: Sequence[str] | None = None,
     captions: Sequence[str] | None = None,
 ) -> Image.Image:
     """Images (3 or 1, H, W) uint8, and for every method heatmaps (H, W) in [0, 1], one an image.
 
-    A heatmap that is None leaves an empty tile. `truth` has (H, W) bool or None for every image, `boxes` for
-    all or some methods (left, top, right, bottom) in pixels. A row is named by its title, the class say, and
-    in smaller letters its caption, the file say; sizes of images may differ from row to row.
+    A heatmap that is None leaves an empty tile. Boxes are (left, top, right, bottom) in pixels. Of every
+    image: `truth`, either (H, W) bool, outlined in white, or boxes, red, or None; `titles`, the class say,
+    and in smaller letters `captions`, the file say, name its row. Of all or some methods, by name: `boxes`,
+    the one found in every image or None, yellow; `answers`, what the network answered to every image, wrong
+    ones marked; `notes`, a line beneath the name, the network say. Sizes of images may differ from row to
+    row, and images and networks may be of several data sets.
     """
-    boxes = boxes or {}
-    _check(len(images), heatmaps, boxes, truth=truth, titles=titles, captions=captions)
+    boxes, answers, notes = boxes or {}, answers or {}, notes or {}
+    _check(len(images), truth=truth, titles=titles, captions=captions)
+    _check_methods(len(images), heatmaps, boxes=boxes, answers=answers)
+    _check_known(heatmaps, notes=notes)
     none = [None] * len(images)
     rows = [
         Row(
@@ -114,11 +143,12 @@ def comparison_grid(
             {method: maps[index] for method, maps in heatmaps.items()},
             {method: given[index] for method, given in boxes.items()},
             (none if truth is None else truth)[index],
+            {method: given[index] for method, given in answers.items()},
             Words(titles[index] if titles else "", captions[index] if captions else "", NAME - 24),
         )
         for index, image in enumerate(images)
     ]
-    return _drawn(rows, Layout(list(heatmaps), NAME if titles or captions else 0))
+    return _drawn(rows, Layout(list(heatmaps), NAME if titles or captions else 0, notes))
 
 
 def _head(name: str, width: int) -> list[str]:
@@ -132,67 +162,60 @@ def _drawn(rows: Sequence[Row], layout: Layout) -> Image.Image:
     canvas = layout.canvas([row.height(layout.side) for row in rows])
     top = layout.top
     for row in rows:
-        row.words.draw(canvas, (MARGIN, top))
-        for place, picture in enumerate(row.pictures(layout.side)):
-            if picture is None:
-                _draw_failed(canvas, (layout.left(place), top), extent(row.image, layout.side))
-            else:
-                canvas.tile((layout.left(place), top), picture, layout.side)
+        _draw_row(canvas, row, layout, top)
         top += row.height(layout.side) + SPACE
-    _draw_footer(canvas, rows)
+    draw_legend(
+        canvas,
+        truths=[row.truth for row in rows],
+        boxes=any(box is not None for row in rows for box in row.boxes.values()),
+    )
     return canvas.image
+
+
+def _draw_row(canvas: Canvas, row: Row, layout: Layout, top: int) -> None:
+    size = extent(row.image, layout.side)
+    row.words.draw(canvas, (MARGIN, top))
+    for place, picture in enumerate(row.pictures(layout.side)):
+        if picture is None:
+            _draw_failed(canvas, (layout.left(place), top), size)
+        else:
+            canvas.tile((layout.left(place), top), picture, layout.side)
+    for place, method in enumerate(layout.methods, start=1):
+        if (answer := row.answers.get(method)) is not None:
+            answer.draw(canvas, (layout.left(place), top + size[1] + 17), layout.side)
 
 
 def _draw_failed(canvas: Canvas, at: tuple[int, int], size: tuple[int, int]) -> None:
     """An empty tile as large as the picture would be, but wide enough for its words."""
     left, top = at
     width, height = max(size[0], NARROWEST), max(size[1], LINE)
-    canvas.tile(at, _plain(HAIRLINE, width, height), max(width, height))
+    canvas.tile(at, plain(HAIRLINE, width, height), max(width, height))
     middle = (left + width / 2, top + height / 2)
     canvas.text(middle, FAILED, size=SMALL, colour=MUTED, anchor="mm")
 
 
-def _draw_footer(canvas: Canvas, rows: Sequence[Row]) -> None:
-    """What the colours mean, and the lines that are drawn."""
-    middle, left = canvas.image.height - MARGIN - 9, MARGIN + KEY + 34
-    draw_key(canvas, (MARGIN, middle), KEY)
-    ground = _plain(QUIET, 60, 36)
-    if any(row.truth is not None for row in rows):
-        inside = torch.zeros(36, 60, dtype=torch.bool)
-        inside[6:30, 8:52] = True
-        left = _draw_sample(canvas, (left, middle), outlined(ground, inside, width=2), "truth")
-    if any(box is not None for row in rows for box in row.boxes.values()):
-        _draw_sample(canvas, (left, middle), boxed(ground, (8, 6, 52, 30), width=2), "box")
-
-
-def _draw_sample(canvas: Canvas, at: tuple[int, int], sample: Tensor, word: str) -> int:
-    """A small picture and what its line means; gives the place where the next may stand."""
-    left, middle = at
-    canvas.tile((left, middle - 9), sample, 30)
-    canvas.text((left + 38, middle), word, size=SMALL, colour=MUTED, anchor="lm")
-    return left + 38 + round(font(SMALL).getlength(word)) + 24
-
-
-def _plain(colour: str, width: int, height: int) -> Tensor:
-    paint = torch.tensor(ImageColor.getrgb(colour)[:3], dtype=torch.uint8)
-    return paint.view(3, 1, 1).expand(3, height, width)
-
-
-def _check(
-    count: int,
-    heatmaps: Mapping[str, Sequence[Tensor | None] | Tensor],
-    boxes: Mapping[str, Sequence[Box | None]],
-    **others: Sequence[object] | Tensor | None,
-) -> None:
+def _check(count: int, **given: Sequence[object] | Tensor | None) -> None:
     if not count:
         raise ValueError("comparison_grid needs at least one image")
-    if not heatmaps:
-        raise ValueError("comparison_grid needs at least one method")
-    if unknown := [method for method in boxes if method not in heatmaps]:
-        raise ValueError(f"boxes for {unknown}, but the heatmaps are of {list(heatmaps)}")
-    given: dict[str, Sequence[object] | Tensor | None] = dict(others)
-    given |= {f"heatmaps of {method}": maps for method, maps in heatmaps.items()}
-    given |= {f"boxes of {method}": frames for method, frames in boxes.items()}
     for name, values in given.items():
         if values is not None and len(values) != count:
             raise ValueError(f"{len(values)} {name} for {count} images; each image needs one")
+
+
+def _check_methods(
+    count: int,
+    heatmaps: Mapping[str, Sequence[Tensor | None] | Tensor],
+    **others: Mapping[str, Sequence[object]],
+) -> None:
+    if not heatmaps:
+        raise ValueError("comparison_grid needs at least one method")
+    _check_known(heatmaps, **others)
+    _check(count, **{f"heatmaps of {method}": maps for method, maps in heatmaps.items()})
+    for name, given in others.items():
+        _check(count, **{f"{name} of {method}": values for method, values in given.items()})
+
+
+def _check_known(heatmaps: Mapping[str, object], **others: Mapping[str, object]) -> None:
+    for name, given in others.items():
+        if unknown := [method for method in given if method not in heatmaps]:
+            raise ValueError(f"{name} for {unknown}, but the heatmaps are of {list(heatmaps)}")

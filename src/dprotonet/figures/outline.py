@@ -1,10 +1,11 @@
-"""Lines on an image that can be read whatever lies beneath: the truth outlined, a box dashed.
+"""Lines on an image that can be read whatever lies beneath: a mask outlined in white, boxes in colours.
 
-A light and a dark line side by side stand out from light, dark and coloured ground alike, so that no colour
-has to be spent that a heatmap needs.
+As in the paper: the true boxes are red, the box that was found is yellow. Every line has a dark one along its
+outer side, so that it stands out from light ground and from a heatmap's own red and yellow.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 from PIL import ImageColor
@@ -12,12 +13,13 @@ from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d, interpolate, max_pool2d, pad
 
 from dprotonet.figures.canvas import extent
-from dprotonet.figures.style import INK, PAPER
+from dprotonet.figures.style import FOUND_BOX, INK, PAPER, TRUE_BOX
 
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels; right and bottom are the first ones outside."""
+Truth = Tensor | Sequence[Box]
+"""Of one image: a mask (H, W) bool, or any number of boxes."""
 
-DASH = 5  # length of a dash of a box, in widths of its line
 FINE = 2  # how many times larger than drawn a picture gets its lines, which smooths them
 
 
@@ -34,29 +36,42 @@ def outlined(picture: Tensor, truth: Tensor, *, width: int = 1) -> Tensor:
     return _painted(_painted(picture.expand(3, -1, -1), inside, PAPER), outside, INK)
 
 
-def boxed(picture: Tensor, box: Box, *, width: int = 1) -> Tensor:
-    """The picture (3 or 1, H, W) uint8 with the box dashed on it, light and dark in turn."""
+def boxed(picture: Tensor, box: Box, *, colour: str = FOUND_BOX, width: int = 1) -> Tensor:
+    """The picture (3 or 1, H, W) uint8 with the edge of the box drawn on it, (3, H, W) uint8.
+
+    The coloured line is twice as wide as the dark one; it runs inside the box, the dark one outside.
+    """
     area = _filled(picture, box)
-    edge = area & _grown(~area, width, beyond=True)
-    light = _dashes(area, DASH * width)
-    return _painted(_painted(picture.expand(3, -1, -1), edge & light, PAPER), edge & ~light, INK)
+    edge = area & _grown(~area, 2 * width, beyond=True)
+    outside = _grown(area, width, beyond=False) & ~area
+    return _painted(_painted(picture.expand(3, -1, -1), edge, colour), outside, INK)
 
 
-def marked(picture: Tensor, *, side: int, truth: Tensor | None = None, box: Box | None = None) -> Tensor:
+def marked(
+    picture: Tensor,
+    *,
+    side: int,
+    truth: Truth | None = None,
+    box: Box | None = None,
+) -> Tensor:
     """The picture with lines equally thin whatever its size, to be drawn with a longer edge of `side`.
 
-    It comes out twice as fine as that. A truth of few pixels is never lost on the way.
+    A mask is outlined in white, true boxes are red; `box`, the one that was found, is yellow and on top.
+    The picture comes out twice as fine as `side`. A truth of few pixels is never lost on the way.
     """
-    if truth is not None:
+    if isinstance(truth, Tensor):
         _check(picture, truth)
     width, height = extent(picture, FINE * side)
     fine = interpolate(picture[None].float(), size=(height, width), mode="bicubic", antialias=True)[0]
     fine = fine.round().clamp(0, 255).to(torch.uint8)
-    if truth is not None:
+    if isinstance(truth, Tensor):
         fine = outlined(fine, adaptive_max_pool2d(truth[None].float(), (height, width))[0] > 0, width=FINE)
+    else:
+        for true in truth or ():
+            fine = boxed(fine, _scaled(true, picture, fine), colour=TRUE_BOX, width=FINE)
     if box is not None:
         fine = boxed(fine, _scaled(box, picture, fine), width=FINE)
-    return fine
+    return fine.expand(3, -1, -1)
 
 
 def _filled(picture: Tensor, box: Box) -> Tensor:
@@ -84,12 +99,6 @@ def _grown(mask: Tensor, width: int, *, beyond: bool) -> Tensor:
     """The mask and all within `width` pixels of it; `beyond` says what lies outside the picture."""
     framed = pad(mask.float()[None], [width] * 4, value=float(beyond))
     return max_pool2d(framed, 2 * width + 1, stride=1)[0] > 0
-
-
-def _dashes(like: Tensor, length: int) -> Tensor:
-    """Diagonal stripes (H, W): on a line in either direction they are dashes."""
-    rows, columns = (torch.arange(size, device=like.device) for size in like.shape)
-    return (rows.unsqueeze(1) + columns) // length % 2 == 0
 
 
 def _painted(picture: Tensor, where: Tensor, colour: str) -> Tensor:

@@ -18,6 +18,7 @@ HAIRLINE = "#dfe2e5"  # rules, grids
 QUIET = "#c3cad2"  # bars that are not the point
 FOR = "#0072b2"  # speaks for a class, also the training curve
 AGAINST = "#d55e00"  # speaks against it
+TRUE_BOX, FOUND_BOX = "#ff1a1a", "#ffe600"  # as the paper has them: the true one red, the found one yellow
 CAUTION, CAUTION_INK = "#e69f00", "#7a4f00"  # a mark and the words of a notice
 
 # Blue to red, as the paper draws heatmaps; lightness rises once and falls once: no band looks like an edge.

@@ -12,7 +12,7 @@ from dprotonet.experiment.compare.method import Case
 from dprotonet.experiment.compare.run import Comparison, Results
 from dprotonet.experiment.compare.store import Record
 from dprotonet.experiment.compare.table import Table
-from dprotonet.experiment.pictures import save_picture
+from dprotonet.experiment.pictures import drawn_truth, save_picture
 from dprotonet.figures import comparison_grid, faithfulness_curves, overlap_sweep
 from dprotonet.files import write_text
 from dprotonet.metrics.measures import OVERLAPS, PREDICTED
@@ -105,7 +105,7 @@ def _save_grid(comparison: Comparison, results: Results, path: Path) -> None:
     grid = comparison_grid(
         [case.sample.image for case in cases],
         maps,
-        truth=[case.sample.truth for case in cases],
+        truth=[drawn_truth(case.sample) for case in cases],
         titles=[classes[int(case.label)].split(",")[0] for case in cases],
         captions=[f"{_asked(comparison, case)}\n{Path(case.sample.name).name}" for case in cases],
     )
