@@ -75,27 +75,34 @@ def _worked(benchmark: "Benchmark") -> "list[Failure]":
     from dprotonet.experiment.benchmark.localisation import Localisation
 
     with Reporter(stderr_console()) as reporter:
-        failures = _watched(reporter, "runs", benchmark.run())
+        watch = Watch(reporter)
+        watch.all("runs", benchmark.run())
         if benchmark.plan.localisation is not None:
-            steps = Localisation(benchmark, benchmark.plan.localisation).run()
-            failures += _watched(reporter, "heatmaps", steps)
-    return failures
+            watch.all("heatmaps", Localisation(benchmark, benchmark.plan.localisation).run())
+        watch.all("pictures", benchmark.draw())
+    return watch.failures
 
 
-def _watched(reporter: "Reporter", what: str, steps: "Iterator[Progress]") -> "list[Failure]":
-    """Show the steps; what failed, each told once."""
-    from dprotonet.training.events import StepDone
+class Watch:
+    """Shows steps and remembers what failed, each told once."""
 
-    failures: dict[Failure, None] = {}
-    reasons: set[str] = set()
-    for progress in steps:
-        event = progress.event
+    def __init__(self, reporter: "Reporter") -> None:
+        self.reporter = reporter
+        self.failures: list[Failure] = []
+
+    def all(self, what: str, steps: "Iterator[Progress]") -> None:
+        for progress in steps:
+            self.see(what, progress)
+
+    def see(self, what: str, progress: "Progress") -> None:
+        from dprotonet.training.events import StepDone
+
+        event, failure = progress.event, progress.failure
         note = f"{event.phase} epoch {event.epoch}" if isinstance(event, StepDone) else ""
-        reporter.advance(what, progress.done, progress.total, f"{progress.run} {note}")
-        if progress.failure is not None and progress.failure not in failures:
-            failures[progress.failure] = None
-            reason = progress.failure.reason
-            told = "for the same reason" if reason in reasons else reason
-            reasons.add(reason)
-            reporter.console.print(f"failed: {progress.failure.run}: {told}", markup=False, soft_wrap=True)
-    return list(failures)
+        self.reporter.advance(what, progress.done, progress.total, f"{progress.run} {note}")
+        if failure is None or failure in self.failures:
+            return
+        known = any(item.reason == failure.reason for item in self.failures)
+        self.failures.append(failure)
+        told = "for the same reason" if known else failure.reason
+        self.reporter.console.print(f"failed: {failure.run}: {told}", markup=False, soft_wrap=True)

@@ -24,6 +24,7 @@ COMMANDS = {
     "sanity": "check that heatmaps change when the network's weights become random",
     "quality": "judge a run's prototypes: size, steadiness, consistency over parts, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
+    "reproduce": "the paper's tables and figures: what they need, ours beside the paper's",
     "import": "make a run folder of the state dict of an original ProtoPNet",
     "report": "write all about a run into one HTML file that works offline",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
@@ -40,6 +41,7 @@ _GOING_ON = {
     "train": "; go on with --resume",
     "benchmark": "; the same command goes on from there",
     "compare": "; the same command goes on from there",
+    "reproduce": "; the same command goes on from there",
 }
 """What to do after Ctrl-C."""
 

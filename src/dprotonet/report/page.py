@@ -27,7 +27,7 @@ def render(report: Report) -> str:
     """The whole page."""
     style = (files("dprotonet.report") / "templates" / "style.css").read_text(encoding="utf-8")
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             report=report,
@@ -49,7 +49,7 @@ def policy(style: str) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
     found = Environment(
         loader=PackageLoader("dprotonet.report", "templates"),
         autoescape=True,

@@ -31,6 +31,7 @@ def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
     if benchmark.plan.localisation is not None:
         found = _save_localisation(Localisation(benchmark, benchmark.plan.localisation), results)
         content |= {"localisation": found["localisation"], "files": content["files"] | found["files"]}
+    content["files"] |= _pictures(benchmark)
     write_text(folder / "table.md", table.markdown())
     write_text(folder / "table.tex", table.latex())
     write_text(folder / "table.csv", table.csv())
@@ -52,6 +53,15 @@ def _save_localisation(localisation: Localisation, trained: Results) -> dict[str
         for place, (column, found) in enumerate(results.items(), start=1):
             files |= save_figures(localisation, column, found, stem=f"localisation-{place}")
     return {"localisation": table.summary(), "files": files}
+
+
+def _pictures(benchmark: Benchmark) -> dict[str, str]:
+    """Those that `[figures]` asks for and that are made."""
+    found: dict[str, str] = {}
+    for item in benchmark.pictures():
+        paths = {f"{kind} on {item.column}": item.path(kind) for kind in item.wanted()}
+        found |= {name: str(path) for name, path in paths.items() if path.is_file()}
+    return found
 
 
 def _curves(benchmark: Benchmark) -> dict[str, str]:

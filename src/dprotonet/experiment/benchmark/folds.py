@@ -5,6 +5,7 @@ compares scores, which those of two networks do not bear: it is the mean over fo
 """
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from statistics import fmean
 from typing import Any
 
@@ -25,6 +26,8 @@ def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "config": first["config"] | {"data": first["config"]["data"] | {"fold": 0}},
         "seconds": sum(result["seconds"] for result in results),
+        "epochs": fmean(result.get("epochs", nan) for result in results),
+        "steps": fmean(result.get("steps", nan) for result in results),
         "push changes": [change for result in results for change in result["push changes"]],
         "split": f"{len(results)} folds",
         **counted(confusion, list(first["per_class"]), positive=first["positive"]),

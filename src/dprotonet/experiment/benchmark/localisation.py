@@ -99,6 +99,9 @@ class Localisation:
         ]
 
     def folder(self, cell: Cell) -> Path:
+        """Beside the run; where several plans share it, each with a protocol of its own, below the plan."""
+        if self.benchmark.runs is not None:
+            return self.benchmark.folder / FOLDER / cell.folder
         return self.benchmark.explained(cell) / FOLDER
 
     def test(self, cell: Cell) -> ImageData:
@@ -117,7 +120,7 @@ class Localisation:
         return self._chosen[data]
 
     def _comparison(self, cell: Cell) -> Comparison:
-        model = Model.load(self.folder(cell).parent)
+        model = Model.load(self.benchmark.explained(cell))
         classifier = Classifier.of_model(model, name=cell.row)
         chosen = self.images(cell)
         if not chosen:

@@ -15,7 +15,8 @@
     name = "birds"
     data.data = "birds"
 
-`[localisation]` asks for the heatmaps of the runs, too: see `localisation_plan`.
+`[localisation]` asks for the heatmaps of the runs, too: see `localisation_plan`; `[figures]` for pictures of
+one of its networks: see `run_pictures`.
 
 A row and a column may change anything; where both change the same value, that is a mistake. Unknown keys are
 errors that name the known ones. `network.network` is a rival's name: its own values hold where none is given.
@@ -31,12 +32,13 @@ from dprotonet.config import Config, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan, localisation_plan
+from dprotonet.experiment.benchmark.run_pictures import FiguresPlan, figures_plan
 from dprotonet.experiment.recipes import config_from
 
 TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
 AT_THE_END = "accuracy_at_the_end"  # of a fold's last model, not the kept one
-_KEYS = ("title", "measures", "seeds", "folds", "recipe", *TABLES, "localisation", "row", "column")
+_KEYS = ("title", "measures", "seeds", "folds", "recipe", *TABLES, "localisation", "figures", "row", "column")
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -89,6 +91,7 @@ class Plan:
     cells: tuple[Cell, ...]
     localisation: LocalisationPlan | None = None
     folds: int = 0  # of training and validation images; none: test images judge
+    figures: FiguresPlan | None = None
 
     @classmethod
     def read(cls, path: Path) -> "Plan":
@@ -118,7 +121,8 @@ class Plan:
         networks = {cell.row: cell.config.network.network for cell in last}  # a black box if all are
         networks = {row.name: networks[row.name] for row in rows}
         located = localisation_plan(content.get("localisation"), networks, where=where)
-        return cls(title, measures, *names, tuple(cells), located, folds)
+        pictures = figures_plan(content.get("figures"), networks, where=where)
+        return cls(title, measures, *names, tuple(cells), located, folds, pictures)
 
 
 def check_places(plan: Plan, where: str) -> None:

@@ -7,17 +7,21 @@ Two processes may share a folder of runs: each run is claimed before it is begun
 at is left to it.
 """
 
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from accelerate import Accelerator
 
+from dprotonet.config import Config, by_name
 from dprotonet.experiment.benchmark.folds import pooled
 from dprotonet.experiment.benchmark.plan import AT_THE_END, Cell, Plan, Run
+from dprotonet.experiment.benchmark.run_pictures import RunPictures
 from dprotonet.experiment.build import RememberedSplits, default_cache
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.evaluation import Evaluation, choose_split, evaluate_model
@@ -48,12 +52,16 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A plan, the folder of its runs, and where features are cached."""
+    """A plan, the folder of its runs, and where features are cached.
+
+    Plans that share `runs` train equal configs once, whatever rows and columns they stand for.
+    """
 
     plan: Plan
     folder: Path
     cache: Path = field(default_factory=default_cache)
     splits: RememberedSplits = field(default_factory=RememberedSplits)
+    runs: Path | None = None
 
     def run(self) -> Iterator[Progress]:
         """Train and evaluate everything that is missing."""
@@ -79,11 +87,40 @@ class Benchmark:
         return found
 
     def place(self, run: Run) -> Path:
-        return self.folder / "runs" / run.folder
+        if self.runs is None:
+            return self.folder / "runs" / run.folder
+        return self.runs / f"{run.config.network.network}-{config_digest(run.config)}"
 
     def explained(self, cell: Cell) -> Path:
         """The run that stands for a cell where one network is asked for: the first fold's."""
         return self.place(cell.runs[0])
+
+    def pictures(self) -> list[RunPictures]:
+        """What `[figures]` asks for, of the first seed of every column that is finished."""
+        plan, finished = self.plan.figures, self.results()
+        if plan is None:
+            return []
+        cells = {cell.column: cell for cell in reversed(self.plan.cells) if cell.row == plan.row}
+        return [
+            RunPictures(plan, self.explained(cells[column]), self.folder, place, column)
+            for place, column in enumerate(self.plan.columns, start=1)
+            if column in cells and (plan.row, column, cells[column].seed) in finished
+        ]
+
+    def draw(self) -> Iterator[Progress]:
+        """Make the pictures; one that cannot be made is told, and the others go on."""
+        wanted = self.pictures()
+        cells = {cell.column: cell for cell in self.plan.cells}
+        for done, item in enumerate(wanted):
+            failure = None
+            try:
+                for what in item.make(self.splits(cells[item.column].config.data).test):
+                    yield Progress(done, len(wanted), what)
+            except Exception as error:  # as in `run`
+                failure = Failure(
+                    f"pictures of {item.column}", " ".join(f"{error}".split()) or type(error).__name__
+                )
+            yield Progress(done + 1, len(wanted), item.column, failure=failure)
 
     def _finish(self, run: Run) -> Iterator[Preparing | Event]:
         place = self.place(run)
@@ -95,11 +132,18 @@ class Benchmark:
         yield from trainer.run_claimed()
         result = {
             "seconds": time.perf_counter() - start,
+            **_length(RunFolder(place)),
             "push changes": _push_changes(RunFolder(place)),
             **_evaluated(trainer).summary(),
             AT_THE_END: _last_accuracy(RunFolder(place)),
         }
         write_result(place, run.config, result)
+
+
+def config_digest(config: Config) -> str:
+    """Of all that decides what is learned."""
+    settings = {name: value for name, value in by_name(config).items() if name != "training.workers"}
+    return blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
 def _evaluated(trainer: Trainer) -> Evaluation:
@@ -118,6 +162,12 @@ def _evaluated(trainer: Trainer) -> Evaluation:
     with torch.no_grad():
         predictions = evaluate(model.network.without_backbone(), features, accelerator=accelerator)
     return Evaluation(split, model.classes, predictions)
+
+
+def _length(run: RunFolder) -> dict[str, int]:
+    """Epochs, warm and joint, and optimiser steps of all kinds."""
+    epochs = [item for item in run.read_metrics() if item["event"] == "EpochDone"]
+    return {"epochs": epochs[-1]["epoch"], "steps": epochs[-1]["steps"]}
 
 
 def _push_changes(run: RunFolder) -> list[float]:

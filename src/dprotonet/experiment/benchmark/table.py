@@ -11,6 +11,7 @@ from typing import Any
 from dprotonet.experiment.benchmark.plan import AT_THE_END, Plan
 from dprotonet.experiment.compare.table import escaped
 
+LENGTHS = ("epochs", "steps")
 Results = Mapping[tuple[str, str, int], Mapping[str, Any]]
 _PLAIN = ("accuracy", "balanced_accuracy", "auroc", AT_THE_END)  # which nobody takes for a measure of maps
 
@@ -25,6 +26,7 @@ class BenchmarkTable:
     measures: tuple[str, ...]
     values: Mapping[tuple[str, str, str], tuple[float, ...]]  # row, column, measure
     pushes: Mapping[str, tuple[float, ...]]  # of each row, what every push did to validation accuracy
+    lengths: Mapping[str, tuple[float, float]]  # of each row, mean epochs and optimiser steps of its runs
     folds: int = 0
 
     @classmethod
@@ -45,7 +47,11 @@ class BenchmarkTable:
             )
             for row in plan.rows
         }
-        return cls(plan.title, plan.rows, plan.columns, plan.measures, values, pushes, plan.folds)
+        lengths = {
+            row: _length([found for (a, _, _), found in results.items() if a == row]) for row in plan.rows
+        }
+        shape = plan.title, plan.rows, plan.columns, plan.measures
+        return cls(*shape, values, pushes, lengths, plan.folds)
 
     def markdown(self) -> str:
         heads = ["", *self._heads()]
@@ -74,6 +80,9 @@ class BenchmarkTable:
         for (row, column, measure), found in self.values.items():
             mean, deviation = (("" if math.isnan(x) else f"{x:.6g}") for x in spread(found))
             writer.writerow([row, column, measure, mean, deviation, len(found)])
+        for row, length in self.lengths.items():
+            for name, value in zip(LENGTHS, length, strict=True):
+                writer.writerow([row, "", name, "" if math.isnan(value) else f"{value:.6g}", "", ""])
         return text.getvalue()
 
     def note(self) -> str:
@@ -89,21 +98,29 @@ class BenchmarkTable:
 
     def _heads(self) -> list[str]:
         several = len(self.measures) > 1
-        return [
+        heads = [
             f"{column}, {_head(measure)}" if several or measure not in _PLAIN else column
             for column in self.columns
             for measure in self.measures
         ]
+        return [*heads, *LENGTHS]
 
     def _cells(self, row: str, sign: str) -> list[str]:
         pairs = [(column, measure) for column in self.columns for measure in self.measures]
-        return [_written(self.values[row, *pair], sign) for pair in pairs]
+        cells = [_written(self.values[row, *pair], sign) for pair in pairs]
+        return cells + ["–" if math.isnan(value) else f"{value:.0f}" for value in self.lengths[row]]
 
 
 def _head(measure: str) -> str:
     """Sensitivity is also a measure of maps, so it says what it is of."""
     word = measure.replace("_", " ")
     return word if measure in _PLAIN else f"{word} of the classifier"
+
+
+def _length(results: list[Mapping[str, Any]]) -> tuple[float, float]:
+    """Mean epochs and steps; NaN where a run of an earlier version did not count them."""
+    epochs, steps = ([found.get(name, math.nan) for found in results] or [math.nan] for name in LENGTHS)
+    return fmean(epochs), fmean(steps)
 
 
 def spread(found: tuple[float, ...]) -> tuple[float, float]:

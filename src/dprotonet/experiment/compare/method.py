@@ -73,7 +73,7 @@ def check_method(name: str) -> None:
     """A UserError unless a method has that name, before there is a network."""
     kind, _, rest = name.partition(":")
     if kind in DECODERS:
-        _preset(rest)
+        preset_of(rest)
     elif not (kind == "file" and rest) and (kind not in KNOWN or rest):
         known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], mdm-prototype:PRESET[,VALUE=…], file:FOLDER"
         raise UserError(f"unknown method '{name}'; known: {known}")
@@ -89,9 +89,9 @@ def method(name: str, classifier: Classifier) -> Method:
     check_method(name)
     kind, _, rest = name.partition(":")
     if kind == "mdm":
-        return _mdm(name, _preset(rest), classifier)
+        return _mdm(name, preset_of(rest), classifier)
     if kind == "mdm-prototype":
-        return _mdm_prototype(name, _preset(rest), classifier)
+        return _mdm_prototype(name, preset_of(rest), classifier)
     if kind == "file":
         stored = _Stored(Path(rest).expanduser().resolve())
         return Method(name, stored, {"maps": str(stored.folder), "content": stored.content()})
@@ -102,7 +102,7 @@ def method(name: str, classifier: Classifier) -> Method:
     return _asked(name, explainer, classifier, probability=watches_probability(kind), settings=settings)
 
 
-def _preset(text: str) -> tuple[str, Preset]:
+def preset_of(text: str) -> tuple[str, Preset]:
     """`best`, `fast,iterations=10`, or nothing for `fast`."""
     name, *changes = text.split(",") if text else ["fast"]
     pairs = dict(_value(name, change) for change in changes)

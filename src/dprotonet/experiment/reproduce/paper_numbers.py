@@ -1,7 +1,7 @@
 """Every number of the paper's tables, by the plan that measures it again, its row, its column, its measure.
 
-Accuracies and sensitivities of Tables 1 to 4 are per cent, as printed. Table 5 has AD and AI in per cent, of the
-percentile form; the rest are shares.
+Accuracies and sensitivities of Tables 1 to 4 are per cent, as printed. Table 5 has AD and AI in per cent, of
+the percentile form; the rest are shares.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,0 +1,162 @@
+"""`dprotonet reproduce`: the paper's tables and figures, each by one command."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from dprotonet.cli.images import check_out
+from dprotonet.cli.parse import parsed
+from dprotonet.errors import ComputationError, UserError
+
+if TYPE_CHECKING:
+    from dprotonet.experiment.benchmark.run import Failure
+    from dprotonet.experiment.reproduce.reproduction import Planned, Reproduction
+
+
+@dataclass(frozen=True)
+class ReproduceArguments:
+    """Run what the paper's tables and figures need, and set our numbers beside the paper's."""
+
+    what: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
+    """table-1 … table-5, figure-5 … figure-17, tables, figures, or all (the default)."""
+    data_root: Path = Path("data")
+    """Folder with CUB_200_2011, stanford_cars, rsna and PALM; what is missing is told and left out."""
+    out: Path = Path("runs/reproduce")
+    """Folder for runs, tables and pages, where the same command goes on (--quick: runs/reproduce-quick)."""
+    quick: bool = False
+    """All of it on the built-in birds with a frozen EfficientNet-Lite0, within 45 minutes on two cores."""
+    plan: bool = False
+    """Only list what would be run, with the time it would take here, and which data is missing."""
+    plans: Path | None = None
+    """Plans of your own: a folder with files named like those of configs/paper or configs/quick."""
+    cache: Path | None = None
+    """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+
+
+def main(words: list[str]) -> None:
+    arguments = parsed(ReproduceArguments, words, command="reproduce")
+    reproduction = _reproduction(arguments)
+    if arguments.plan:
+        return _list(reproduction, as_json=arguments.json)
+    reproduction.check()
+    check_out(reproduction.out)
+    for gone in dict.fromkeys(item for several in reproduction.missing.values() for item in several):
+        print(f"missing: {gone.name} in {gone.folder}; get it from {gone.address}", file=sys.stderr)
+    failures = _worked(reproduction)
+    content = _save(reproduction)
+    if arguments.json:
+        json.dump(
+            {**content, "failures": [item._asdict() for item in failures]}, sys.stdout, ensure_ascii=False
+        )
+        print()
+    else:
+        for kind, path in content["files"].items():
+            print(f"{kind}: {path}")
+    _complain(reproduction, failures)
+
+
+def _reproduction(arguments: ReproduceArguments) -> "Reproduction":
+    from dprotonet.experiment.build import default_cache
+    from dprotonet.experiment.reproduce.items import chosen_items
+    from dprotonet.experiment.reproduce.reproduction import Reproduction
+
+    out = arguments.out
+    if arguments.quick and out == ReproduceArguments.out:
+        out = out.with_name(f"{out.name}-quick")
+    if arguments.plans is not None and not arguments.plans.is_dir():
+        raise UserError(f"--plans {arguments.plans} is not a folder")
+    return Reproduction(
+        chosen_items(arguments.what),
+        out,
+        arguments.data_root,
+        arguments.quick,
+        arguments.plans,
+        arguments.cache or default_cache(),
+    )
+
+
+def _worked(reproduction: "Reproduction") -> "list[Failure]":
+    from dprotonet.cli.benchmark import Watch
+    from dprotonet.cli.progress import Reporter, stderr_console
+
+    with Reporter(stderr_console()) as reporter:
+        watch = Watch(reporter)
+        for what, progress in reproduction.run():
+            watch.see(what, progress)
+    return watch.failures
+
+
+def _save(reproduction: "Reproduction") -> dict[str, Any]:
+    """Both pages and everything on them as JSON."""
+    from dprotonet.experiment.reproduce.compared import Deviations
+    from dprotonet.experiment.reproduce.pages import Pages
+    from dprotonet.files import write_text
+    from dprotonet.report.reproduction import render_reproduction
+
+    met = Deviations()
+    shown = reproduction.shown(met)
+    kind = "on the built-in birds (quick)" if reproduction.quick else "on the paper's data"
+    pages = Pages(f"DProtoNet's tables and figures, {kind}", shown, met.texts)
+    out = reproduction.out
+    paths = {kind: out / f"reproduction.{kind}" for kind in ("html", "tex", "json")}
+    write_text(paths["html"], render_reproduction(pages))
+    write_text(paths["tex"], pages.latex())
+    content = {**pages.content(), "files": {kind: str(path) for kind, path in paths.items()}}
+    write_text(paths["json"], json.dumps(content, ensure_ascii=False, indent=1))
+    return content
+
+
+def _complain(reproduction: "Reproduction", failures: "list[Failure]") -> None:
+    gone = {item.name for several in reproduction.missing.values() for item in several}
+    reasons = [f"{len(gone)} data sets are missing ({', '.join(sorted(gone))})"] if gone else []
+    if failures:
+        first = f"the first: {failures[0].run}: {failures[0].reason}"
+        reasons.append(f"{len(failures)} things failed; {first}")
+    if reasons:
+        raise ComputationError(f"not everything could be reproduced: {'; '.join(reasons)}")
+
+
+# ── --plan ──
+
+
+def _list(reproduction: "Reproduction", *, as_json: bool) -> None:
+    from dprotonet.cli.progress import Reporter, stderr_console
+
+    found: list[Planned] = []
+    with Reporter(stderr_console()) as reporter:
+        for planned in reproduction.planned():
+            found.append(planned)
+            reporter.advance("measuring", len(found), len(reproduction.benchmarks), planned.plan)
+    if as_json:
+        rows = [{**item._asdict(), "missing": [gone._asdict() for gone in item.missing]} for item in found]
+        json.dump({"plans": rows, "seconds": sum(item.seconds or 0 for item in found)}, sys.stdout)
+        print()
+        return
+    for item in found:
+        _tell(item)
+    total = sum(item.seconds or 0 for item in found)
+    print(f"\nall together: about {duration(total)} on this machine, by a measured step of each network")
+
+
+def _tell(item: "Planned") -> None:
+    done = f", {item.finished} finished" if item.finished else ""
+    print(
+        f"{item.plan} ({', '.join(item.items)}): {item.runs} runs{done}, about {duration(item.seconds or 0)}"
+    )
+    for gone in item.missing:
+        print(f"  missing: {gone.name} in {gone.folder}; get it from {gone.address}")
+
+
+def duration(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} seconds"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} minutes"
+    return f"{seconds / 3600:.0f} hours" if seconds < 72 * 3600 else f"{seconds / 86400:.0f} days"

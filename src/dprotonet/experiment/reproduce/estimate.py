@@ -1,0 +1,165 @@
+"""How long a plan will take here, by a few measured steps of its own networks.
+
+Passes of images through the backbone are counted, forwards and backwards, and multiplied with what one costs
+on this machine. The estimate is of the right size, no more: it leaves reading images and other small things
+aside.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from accelerate import Accelerator
+
+from dprotonet.config import Config, NetworkConfig
+from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
+from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan
+from dprotonet.experiment.benchmark.plan import Plan, Run
+from dprotonet.experiment.build import build_network, build_stages
+from dprotonet.experiment.compare.method import preset_of
+from dprotonet.experiment.reproduce.items import SOURCES
+from dprotonet.training.phases import planned_epochs
+
+_BATCH = 4  # images of a measured step
+_CHANNELS = 1024  # forward passes of Score-CAM and Ablation-CAM: the channels of the last map, about
+_MEASURING = 62  # forward passes that the measures of one map take: two curves of 28 steps, and some more
+
+
+class Images(NamedTuple):
+    """How many there are, of training with validation, and of the test."""
+
+    train: int
+    test: int
+    classes: int
+
+
+class Speed(NamedTuple):
+    """Seconds for one image: forwards through the backbone, forwards and back, and a step behind it."""
+
+    forward: float
+    step: float
+    head: float
+
+
+@dataclass
+class Estimate:
+    """Seconds of plans; features that frozen runs share are counted once."""
+
+    cached: set[tuple[str, str, int, int]] = field(default_factory=set)
+    trained: set[str] = field(default_factory=set)
+
+    def training(self, run: Run, digest: str, known: Mapping[str, Images]) -> float:
+        """Of a run; nothing where an equal one is counted already."""
+        if digest in self.trained:
+            return 0.0
+        self.trained.add(digest)
+        config, images = run.config, images_of(run.config, known)
+        speed = measured(config.network, config.data.image_size, images.classes)
+        epochs = planned_epochs(build_stages(config))
+        seen = images.train * config.training.views_per_epoch * epochs
+        if config.training.mode == "frozen":
+            return self._features(config, images) * speed.forward + seen * speed.head
+        judged = (images.train * config.data.val_fraction * epochs + images.test) * speed.forward
+        pushes = epochs // config.training.push_every
+        again = pushes * images.train * (1 + config.training.views_per_epoch) * speed.forward
+        return seen * (speed.step + speed.head) + judged + again
+
+    def _features(self, config: Config, images: Images) -> int:
+        key = (
+            config.data.data,
+            config.network.backbone,
+            config.data.image_size,
+            config.training.augmentations,
+        )
+        if key in self.cached:
+            return 0
+        self.cached.add(key)
+        return images.train * (1 + config.training.augmentations) + images.test
+
+    def heatmaps(self, plan: Plan, known: Mapping[str, Images]) -> float:
+        """Of all lines and their measures, on every column."""
+        if plan.localisation is None:
+            return 0.0
+        rows = {(cell.row, cell.column): cell.config for cell in plan.cells}
+        total = 0.0
+        for line in plan.localisation.line:
+            for column in plan.columns:
+                config = rows.get((line.row, column))
+                if config is None:
+                    continue
+                images = images_of(config, known)
+                speed = measured(config.network, config.data.image_size, images.classes)
+                total += (
+                    _count(plan.localisation, images) * (passes(line.method) + _MEASURING) * speed.forward
+                )
+        return total
+
+
+def passes(method: str) -> float:
+    """Passes of one map in units of a forward one; a backward pass to the image costs about as much."""
+    kind, _, rest = method.partition(":")
+    if kind in ("scorecam", "ablationcam"):
+        return _CHANNELS
+    if kind == "rise":
+        return 4000
+    if kind not in ("mdm", "mdm-prototype"):
+        return 2
+    chosen = preset_of(rest)[1]
+    own = getattr(chosen, "passes", None)
+    return 2 * own if own is not None else 8 * getattr(chosen, "iterations", 64)
+
+
+def images_of(config: Config, known: Mapping[str, Images]) -> Images:
+    """As the data has them, or where it is missing, as the paper's data set has."""
+    data, kind = config.data, config.data.data.partition(":")[0]
+    if data.data in known:
+        return known[data.data]
+    if kind in SOURCES:
+        return Images(SOURCES[kind].train, SOURCES[kind].test, SOURCES[kind].classes)
+    each = data.train_per_species + data.val_per_species
+    return Images(data.species * each, data.species * data.test_per_species, data.species)
+
+
+def _count(plan: LocalisationPlan, images: Images) -> int:
+    if plan.images_per_class is None:
+        return min(plan.images, images.test)
+    return min(plan.images_per_class * images.classes, images.test)
+
+
+def measured(config: NetworkConfig, size: int, classes: int) -> Speed:
+    """Timed on the device that training would take."""
+    return Speed(*_backbone_speed(config.backbone, config.channels, size), _head_speed(config, size, classes))
+
+
+@cache
+def _backbone_speed(backbone: str, channels: int, size: int) -> tuple[float, float]:
+    device = Accelerator().device
+    spec = BackboneSpec(BackboneSpec.parse(backbone).name, "none")
+    network = load_backbone(spec, in_channels=channels, image_size=size).to(device)
+    images = torch.randn(_BATCH, channels, size, size, device=device)
+    with torch.no_grad():
+        forward = _timed(lambda: network(images))
+    return forward / _BATCH, _timed(lambda: network(images).sum().backward()) / _BATCH
+
+
+@cache
+def _head_speed(config: NetworkConfig, size: int, classes: int) -> float:
+    """Of what follows the backbone, on features of any content."""
+    network = build_network(config, classes=classes, image_size=size, pretrained=False)
+    behind = network.without_backbone().to(Accelerator().device)
+    backbone = network.encoder.backbone
+    assert isinstance(backbone, Backbone)
+    shape = (_BATCH, backbone.channels, *backbone.feature_size(size))
+    features = torch.randn(*shape, device=Accelerator().device)
+    return _timed(lambda: behind(features).sum().backward()) / _BATCH
+
+
+def _timed(work: Callable[[], object]) -> float:
+    """Of the second time: the first one also sets things up."""
+    work()
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start

@@ -1,0 +1,229 @@
+"""Running what tables and figures need, plan by plan, and gathering what they show.
+
+    OUT/runs/NETWORK-DIGEST/…            run folders; equal configs of several plans are trained once
+    OUT/PLAN/…                           tables and pictures of a plan, as of `dprotonet benchmark`
+    OUT/reproduction.json                everything that the pages show
+
+What is finished is kept, what was stopped goes on. Runs whose data is not there are left out and counted.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dprotonet.config import read_toml
+from dprotonet.errors import UserError
+from dprotonet.experiment.benchmark.files import save_benchmark
+from dprotonet.experiment.benchmark.localisation import Localisation
+from dprotonet.experiment.benchmark.plan import Plan
+from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
+from dprotonet.experiment.build import RememberedSplits, check_config, default_cache
+from dprotonet.experiment.reproduce.compared import ComparedTable, Deviations, compared
+from dprotonet.experiment.reproduce.estimate import Estimate, Images
+from dprotonet.experiment.reproduce.items import SOURCES, Item, Part
+
+BELOW = "data/"  # how the paths of data begin in a plan: below --data-root
+
+
+class Missing(NamedTuple):
+    """Data that a plan wants and that is not there."""
+
+    data: str
+    name: str
+    folder: str
+    address: str
+
+
+class Planned(NamedTuple):
+    """What a plan would cost: runs finished, of all that can be trained, and seconds for the rest."""
+
+    plan: str
+    items: tuple[str, ...]
+    finished: int
+    runs: int
+    missing: tuple[Missing, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A table or figure of the paper with what was found for it."""
+
+    name: str
+    title: str
+    tables: tuple[ComparedTable, ...]
+    pictures: Mapping[str, Path]
+    lacking: tuple[str, ...]  # why something is not there
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """Some tables and figures, their plans, and the folder of all results."""
+
+    items: Mapping[str, Item]
+    out: Path
+    root: Path = Path("data")
+    quick: bool = False
+    plans: Path | None = None  # a folder of plans in place of ours
+    cache: Path = field(default_factory=default_cache)
+    splits: RememberedSplits = field(default_factory=RememberedSplits)
+
+    def parts(self, item: Item) -> tuple[Part, ...]:
+        return item.quick if self.quick else item.parts
+
+    @cached_property
+    def benchmarks(self) -> dict[str, Benchmark]:
+        """Every plan that is needed, once, reduced to the runs whose data is there."""
+        names = dict.fromkeys(part.plan for item in self.items.values() for part in self.parts(item))
+        if not names:
+            some = ", ".join(self.items)
+            raise UserError(f"--quick has nothing for {some}: they need further data or a second backbone")
+        return {name: self._benchmark(self._read(name), name) for name in names}
+
+    @cached_property
+    def missing(self) -> dict[str, tuple[Missing, ...]]:
+        """By plan."""
+        return {name: _missing(self._read(name)) for name in self.benchmarks}
+
+    def _read(self, name: str) -> Plan:
+        path = self._folder / f"{name}.toml"
+        plan = Plan.of(with_root(read_toml(path), self.root), where=path.name)
+        for cell in plan.cells:
+            check_config(cell.config)
+        return plan
+
+    @property
+    def _folder(self) -> Path:
+        kind = "quick" if self.quick else "paper"
+        return self.plans or Path(str(files("dprotonet.experiment.reproduce"))) / "plans" / kind
+
+    def _benchmark(self, plan: Plan, name: str) -> Benchmark:
+        gone = {item.data for item in _missing(plan)}
+        there = tuple(cell for cell in plan.cells if cell.config.data.data not in gone)
+        reduced = replace(plan, cells=there)
+        return Benchmark(reduced, self.out / name, self.cache, self.splits, runs=self.out / "runs")
+
+    # ── before ──
+
+    def planned(self, *, timed: bool = True) -> Iterator[Planned]:
+        """What would be done, plan by plan; measuring the time takes a step of every network."""
+        estimate = Estimate()
+        for name, benchmark in self.benchmarks.items():
+            runs = [run for cell in benchmark.plan.cells for run in cell.runs]
+            left = [run for run in runs if not (benchmark.place(run) / "result.json").is_file()]
+            known = self._known(benchmark) if timed else {}
+            seconds = (
+                sum(estimate.training(run, config_digest(run.config), known) for run in left)
+                if timed
+                else None
+            )
+            if seconds is not None:
+                seconds += estimate.heatmaps(benchmark.plan, known)
+            users = tuple(
+                item for item in self.items if any(part.plan == name for part in self.parts(self.items[item]))
+            )
+            yield Planned(name, users, len(runs) - len(left), len(runs), self.missing[name], seconds)
+
+    def _known(self, benchmark: Benchmark) -> dict[str, Images]:
+        found = {}
+        for cell in benchmark.plan.cells:
+            splits = self.splits(cell.config.data)
+            train = len(splits.train) + len(splits.val)
+            found[cell.config.data.data] = Images(train, len(splits.test), len(splits.train.classes))
+        return found
+
+    def check(self) -> None:
+        """A UserError if no data at all is there, before any work."""
+        if any(benchmark.plan.cells for benchmark in self.benchmarks.values()):
+            return
+        wanted = dict.fromkeys(item for several in self.missing.values() for item in several)
+        lines = "; ".join(f"{item.name} into {item.folder}, from {item.address}" for item in wanted)
+        raise UserError(f"none of the data is there: get {lines}; or add --quick, which needs no data")
+
+    # ── doing it ──
+
+    def run(self) -> Iterator[tuple[str, Progress]]:
+        """Train, measure and draw what is missing; after every plan its tables are written."""
+        for name, benchmark in self.benchmarks.items():
+            for progress in benchmark.run():
+                yield f"{name}: runs", progress
+            if benchmark.plan.localisation is not None:
+                for progress in Localisation(benchmark, benchmark.plan.localisation).run():
+                    yield f"{name}: heatmaps", progress
+            for progress in benchmark.draw():
+                yield f"{name}: pictures", progress
+            try:
+                save_benchmark(benchmark)
+            except Exception as error:  # a table that cannot be written is told, and the others go on
+                failure = Failure(name, " ".join(f"{error}".split()) or type(error).__name__)
+                yield f"{name}: tables", Progress(1, 1, name, failure=failure)
+
+    # ── afterwards ──
+
+    def shown(self, met: Deviations) -> list[Shown]:
+        """Every item with what is known of it; deviations are gathered in `met`."""
+        return [self._shown(name, item, met) for name, item in self.items.items()]
+
+    def _shown(self, name: str, item: Item, met: Deviations) -> Shown:
+        tables, lacking = [], []
+        pictures: dict[str, Path] = {}
+        for part in self.parts(item):
+            content = _content(self.out / part.plan / "results.json")
+            lacking += [f"{gone.name} is not in {gone.folder}" for gone in self.missing[part.plan]]
+            if content is None:
+                lacking.append(f"{part.plan}: nothing is finished yet")
+                continue
+            if part.beside is not None:
+                tables.append(compared(self._read(part.plan), content, part.beside, met))
+            pictures |= {
+                word: Path(path)
+                for word, path in content["files"].items()
+                if word.startswith(part.files or ("\0",)) and Path(path).is_file()
+            }
+        if not self.parts(item):
+            lacking.append("not in --quick: it needs further data or a second backbone")
+        return Shown(name, item.title, tuple(tables), pictures, tuple(dict.fromkeys(lacking)))
+
+
+def with_root(content: Mapping[str, Any], root: Path) -> dict[str, Any]:
+    """A plan whose paths below data/ lead below `root`."""
+
+    def moved(tables: Mapping[str, Any]) -> dict[str, Any]:
+        data = tables.get("data") or {}
+        spec = data.get("data", "") if isinstance(data, dict) else ""
+        kind, _, path = spec.partition(":")
+        if not path.startswith(BELOW):
+            return dict(tables)
+        place = (root.expanduser() / path.removeprefix(BELOW)).resolve()
+        return {**tables, "data": {**data, "data": f"{kind}:{place}"}}
+
+    found = moved(content)
+    for kind in ("row", "column"):
+        if isinstance(found.get(kind), list):
+            found[kind] = [moved(item) if isinstance(item, dict) else item for item in found[kind]]
+    return found
+
+
+def _missing(plan: Plan) -> tuple[Missing, ...]:
+    found = {}
+    for cell in plan.cells:
+        kind, _, path = cell.config.data.data.partition(":")
+        if path and not Path(path).is_dir():
+            source = SOURCES.get(kind)
+            name, address = (source.name, source.address) if source else (kind, "its owner")
+            found[cell.config.data.data] = Missing(cell.config.data.data, name, path, address)
+    return tuple(found.values())
+
+
+def _content(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise UserError(f"{path} is damaged; remove it and run the same command again") from None
+    return content
