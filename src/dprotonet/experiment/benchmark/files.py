@@ -42,7 +42,9 @@ def save_benchmark(benchmark: Benchmark) -> dict[str, Any]:
 def _save_localisation(localisation: Localisation, trained: Results) -> dict[str, Any]:
     """The table of heatmaps and its pictures; what it adds to results.json."""
     folder = localisation.benchmark.folder
-    results = {column: localisation.results(column) for column in localisation.benchmark.plan.columns}
+    columns = localisation.benchmark.plan.columns
+    results = {column: localisation.results(column) for column in columns}
+    results = {column: found for column, found in results.items() if any(found.records.values())}
     table = LocalisationTable.of(localisation, results, trained)
     content = json.dumps(table.content(), ensure_ascii=False, indent=1)
     written = {"md": table.markdown(), "tex": table.latex(), "csv": table.csv(), "json": content}
