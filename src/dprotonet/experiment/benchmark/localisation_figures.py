@@ -4,18 +4,21 @@ Deletion and insertion curves, the overlaps over all thresholds, and the same im
 them: the paper's figures of that kind.
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from dprotonet.data.base import Sample
 from dprotonet.experiment.benchmark.localisation import Localisation
 from dprotonet.experiment.benchmark.localisation_plan import Line
 from dprotonet.experiment.benchmark.plan import Cell
 from dprotonet.experiment.compare.files import evenly, overlaps_of
 from dprotonet.experiment.compare.method import DECODERS
 from dprotonet.experiment.compare.run import Results
+from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import comparison_grid, faithfulness_curves, overlap_sweep
 
@@ -85,8 +88,22 @@ def _grid(localisation: Localisation, column: str, results: Results) -> Image.Im
         maps,
         truth=[sample.truth for sample in samples],
         titles=[test.classes[sample.label] for sample in samples],
-        captions=[Path(sample.name).name for sample in samples],
+        captions=[
+            "\n".join(filter(None, [Path(sample.name).name, wrong]))
+            for sample, wrong in zip(samples, _mistaken(localisation, cells, samples), strict=True)
+        ],
     )
+
+
+def _mistaken(localisation: Localisation, cells: Mapping[str, Cell], samples: Sequence[Sample]) -> list[str]:
+    """For each image, the networks whose maps are of another class, since they predict another."""
+    rows: list[list[str]] = [[] for _ in samples]
+    for row, cell in cells.items():
+        model = Model.load(localisation.benchmark.explained(cell))
+        for names, sample in zip(rows, samples, strict=True):
+            if model.predict(sample.image).label != sample.label:
+                names.append(row)
+    return [f"predicted otherwise by {', '.join(names)}" if names else "" for names in rows]
 
 
 def _labelled(localisation: Localisation) -> list[tuple[str, Line]]:
