@@ -151,7 +151,8 @@ class LocalisationTable:
         """What stands under the table: how to read it, and the protocol."""
         chosen = f"at most {self.plan.images} test images with truth"
         if self.plan.images_per_class is not None:
-            chosen = f"{self.plan.images_per_class} test images of each class"
+            each = self.plan.images_per_class
+            chosen = f"{each} test image{'s' * (each > 1)} of each class"
         facts = "; ".join(f"{key}: {value}" for key, value in self.plan.protocol.facts.items())
         return (
             f"Accuracy of the network {self.judged}, in %, ± standard deviation over seeds where there are "
