@@ -45,6 +45,7 @@ def small(data: str) -> dict[str, Any]:
     section["line"] = [line for line in section["line"] if line["name"] in NAMES]
     section["line"][1]["method"] = "mdm-prototype:paper,iterations=2"
     return content | {
+        "recipe": "default",
         "seeds": [0],
         "folds": 2,
         "data": {"image_size": 32},
