@@ -10,7 +10,8 @@ import torch
 from dprotonet.cli.main import main
 from dprotonet.data.base import Sample
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.benchmark.localisation import images_with_truth
+from dprotonet.errors import UserError
+from dprotonet.experiment.benchmark.localisation import images_with_truth, passed_over
 from dprotonet.experiment.benchmark.plan import Plan
 
 PLAN = """
@@ -140,6 +141,30 @@ def test_only_images_with_truth_are_chosen_and_more_include_fewer() -> None:
     assert sorted(everything) == [0, 2, 4, 6]
     assert images_with_truth(data, 2) == everything[:2]
     assert images_with_truth(Truths([None, False]), 5) == ()
+
+
+def test_images_that_lack_truth_unlike_others_of_their_class_are_told() -> None:
+    data = Truths([True, False, True, None, True, False, True])
+    data.labels = [0, 0, 0, 1, 0, 0, 0]
+    everything = images_with_truth(data, 99)
+    assert sorted(passed_over(data, everything, 99)) == [1, 5]  # not 3: nothing of its class has truth
+    for count in (1, 2, 3):
+        chosen = images_with_truth(data, count)
+        drawn = torch.randperm(7, generator=torch.Generator().manual_seed(0)).tolist()
+        before = drawn[: drawn.index(chosen[-1])]
+        assert set(passed_over(data, chosen, count)) == {index for index in before if index in (1, 5)}
+
+
+def test_a_mask_that_cannot_be_read_is_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Truths):
+        def __getitem__(self, index: int) -> Sample:
+            if index == 1:
+                raise UserError("masks/1.png is cut short")
+            return super().__getitem__(index)
+
+    data = Broken([True, True, True])
+    assert sorted(images_with_truth(data, 9)) == [0, 2]
+    assert "1: masks/1.png is cut short" in caplog.text
 
 
 MISTAKES = [

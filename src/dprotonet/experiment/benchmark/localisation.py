@@ -6,6 +6,7 @@ All runs of one data set are asked about the same test images. What was measured
 that a stopped table goes on, and a line more costs only itself.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,7 @@ from dprotonet.experiment.compare.store import Record, Store
 from dprotonet.experiment.model import Model
 
 FOLDER = "localisation"
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,15 @@ class Localisation:
             )
         return self._chosen[data]
 
+    def passed_over(self, column: str) -> tuple[str, ...]:
+        """Names of images that could not be taken for want of truth, where only such are."""
+        cells = [cell for cell in self.cells() if cell.column == column]
+        if self.plan.images_per_class is not None or not cells:
+            return ()
+        test = self.test(cells[0])
+        left = passed_over(test, self.images(cells[0]), self.plan.images, seed=self.plan.seed)
+        return tuple(sorted(test.name(index) for index in left))
+
     def _comparison(self, cell: Cell) -> Comparison:
         model = Model.load(self.benchmark.explained(cell))
         classifier = Classifier.of_model(model, name=cell.row)
@@ -144,10 +155,29 @@ def images_with_truth(data: ImageData, count: int, *, seed: int = 0) -> tuple[in
     for index in _shuffled(data, seed):
         if len(found) == count:
             break
-        truth = data.truth(index) if isinstance(data, ListedImages) else data[index].truth
-        if truth is not None and bool(truth.any()):
+        if _has_truth(data, index):
             found.append(index)
     return tuple(found)
+
+
+def passed_over(data: ImageData, chosen: Sequence[int], count: int, *, seed: int = 0) -> tuple[int, ...]:
+    """The images that `images_with_truth` drew and left, of classes of which it found others with truth.
+
+    An image of a class that never has truth, as a healthy eye, lacks nothing.
+    """
+    drawn = _shuffled(data, seed)
+    walked = drawn if len(chosen) < count else drawn[: drawn.index(chosen[-1])]
+    found, classes = set(chosen), {data.labels[index] for index in chosen}
+    return tuple(index for index in walked if index not in found and data.labels[index] in classes)
+
+
+def _has_truth(data: ImageData, index: int) -> bool:
+    try:
+        truth = data.truth(index) if isinstance(data, ListedImages) else data[index].truth
+    except UserError as error:  # a mask that is broken or gone
+        _log.warning("%s: %s", data.name(index), error)
+        return False
+    return truth is not None and bool(truth.any())
 
 
 def images_of_each_class(data: ImageData, count: int, *, seed: int = 0) -> tuple[int, ...]:

@@ -4,20 +4,23 @@ Deletion and insertion curves, the overlaps over all thresholds, and the same im
 them: the paper's figures of that kind.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
 
+from dprotonet.data.base import Sample
 from dprotonet.experiment.benchmark.localisation import Localisation
 from dprotonet.experiment.benchmark.localisation_plan import Line
 from dprotonet.experiment.benchmark.plan import Cell
 from dprotonet.experiment.compare.files import evenly, overlaps_of
 from dprotonet.experiment.compare.method import DECODERS
 from dprotonet.experiment.compare.run import Results
-from dprotonet.experiment.pictures import save_picture
-from dprotonet.figures import comparison_grid, faithfulness_curves, overlap_sweep
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.pictures import drawn_truth, save_picture
+from dprotonet.figures import Answer, comparison_grid, faithfulness_curves, overlap_sweep
 
 SHOWN = 6  # images of the grid
 
@@ -80,13 +83,26 @@ def _grid(localisation: Localisation, column: str, results: Results) -> Image.Im
             for index in chosen
         ]
         maps[line.name] = [None if record is None else record.heatmap for record in records]
+    given = {row: _answers(localisation, cell, samples) for row, cell in cells.items()}
     return comparison_grid(
         [sample.image for sample in samples],
         maps,
-        truth=[sample.truth for sample in samples],
+        truth=[drawn_truth(sample) for sample in samples],
+        answers={line.name: given[line.row] for line in lines if line.row in given},
+        notes={line.name: line.row for line in lines if line.row != line.name},
         titles=[test.classes[sample.label] for sample in samples],
         captions=[Path(sample.name).name for sample in samples],
     )
+
+
+def _answers(localisation: Localisation, cell: Cell, samples: Sequence[Sample]) -> list[Answer]:
+    """What a network predicts: the class that its maps are of."""
+    model = Model.load(localisation.benchmark.explained(cell))
+    found = [model.predict(sample.image) for sample in samples]
+    return [
+        Answer(prediction.class_name, prediction.label == sample.label)
+        for prediction, sample in zip(found, samples, strict=True)
+    ]
 
 
 def _labelled(localisation: Localisation) -> list[tuple[str, Line]]:

@@ -32,9 +32,11 @@ class Section:
     table: Table
     accuracy: Mapping[str, tuple[float, ...]]  # in %, of the network of each line, one value a seed
     without_truth: tuple[str, ...]  # names of images
+    passed_over: tuple[str, ...]  # which have none, either, where only images with truth were taken
 
     @classmethod
-    def of(cls, plan: LocalisationPlan, column: str, found: Results, trained: Trained) -> "Section":
+    def of(cls, localisation: Localisation, column: str, found: Results, trained: Trained) -> "Section":
+        plan = localisation.plan
         controls = [line.name for line in plan.line if line.control]
         table = Table.of(found, plan.protocol, measures=plan.columns, controls=controls)
         accuracy = {
@@ -48,7 +50,8 @@ class Section:
         lacking = {
             index for kept in found.records.values() for index, record in kept.items() if not record.located
         }
-        return cls(column, table, accuracy, tuple(found.samples[index] for index in sorted(lacking)))
+        names = tuple(found.samples[index] for index in sorted(lacking))
+        return cls(column, table, accuracy, names, localisation.passed_over(column))
 
 
 @dataclass(frozen=True)
@@ -66,9 +69,7 @@ class LocalisationTable:
         cls, localisation: Localisation, results: Mapping[str, Results], trained: Trained
     ) -> "LocalisationTable":
         """`results` by the names of columns, as `Localisation.results` gives them."""
-        sections = [
-            Section.of(localisation.plan, column, found, trained) for column, found in results.items()
-        ]
+        sections = [Section.of(localisation, column, found, trained) for column, found in results.items()]
         plan = localisation.benchmark.plan
         title = f"{plan.title}: recognition and localisation"
         judged = f"in {plan.folds}-fold cross-validation" if plan.folds else "on all test images"
@@ -139,6 +140,7 @@ class LocalisationTable:
                     "protocol": dict(section.table.facts),
                     "surely best": dict(section.table.best),
                     "without truth": list(section.without_truth),
+                    "passed over": list(section.passed_over),
                 }
                 for section in self.sections
             ],
@@ -149,7 +151,8 @@ class LocalisationTable:
         """What stands under the table: how to read it, and the protocol."""
         chosen = f"at most {self.plan.images} test images with truth"
         if self.plan.images_per_class is not None:
-            chosen = f"{self.plan.images_per_class} test images of each class"
+            each = self.plan.images_per_class
+            chosen = f"{each} test image{'s' * (each > 1)} of each class"
         facts = "; ".join(f"{key}: {value}" for key, value in self.plan.protocol.facts.items())
         return (
             f"Accuracy of the network {self.judged}, in %, ± standard deviation over seeds where there are "
@@ -168,8 +171,9 @@ class LocalisationTable:
         text = f"{total} images, {total - len(lacking)} with truth"
         flat = section.table.facts.get("flat maps")
         if lacking:
-            more = " …" if len(lacking) > _NAMED else ""
-            text += f"; {len(lacking)} without: {', '.join(lacking[:_NAMED])}{more}"
+            text += f"; {len(lacking)} without: {_some(lacking)}"
+        if section.passed_over:
+            text += f"; {len(section.passed_over)} passed over without truth: {_some(section.passed_over)}"
         return f"{text}; maps that are the same everywhere: {flat}." if flat else f"{text}."
 
     def _rows(self) -> list[tuple[Section, Line, Row]]:
@@ -214,6 +218,10 @@ class LocalisationTable:
     def _cell(table: Table, row: Row, measure: Measure, bold: str, pattern: str) -> str:
         text = table.written(row, measure, pattern)
         return bold.format(text) if table.is_best(row, measure) else text
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
 
 
 def _written(found: Sequence[float], pattern: str) -> str:
