@@ -1,5 +1,6 @@
 """The shaping network f_a: two 1×1 convolutions with a ReLU between (Section 4.3)."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -69,12 +70,21 @@ def _bias(layer: nn.Conv2d) -> Tensor:
 
 
 class Beside(nn.Module):
-    """Features and, as further channels, occurrence logits of the same map (XProtoNet): (B, D + P, h, w)."""
+    """Features and, as further channels, occurrence logits of the same map (XProtoNet): (B, D + P, h, w).
 
-    def __init__(self, features: nn.Module, occurrence: nn.Module) -> None:
+    Unstated: how occurrence starts. Ours starts rare: where a backbone sees nothing, a prototype is given
+    `rare`. From one half, |M| would have to teach it, and pulls hardest where activations are strong: maps
+    sink on the object and stay up in the background, where short features make them harmless to the cosine
+    (docs/rivals.md).
+    """
+
+    rare = 0.01  # as detectors start their rare classes (Lin et al., 2017)
+
+    def __init__(self, features: Shaping, occurrence: Shaping) -> None:
         super().__init__()
         self.features = features
         self.occurrence = occurrence
+        nn.init.constant_(_bias(occurrence._convolutions()[1]), math.log(self.rare / (1 - self.rare)))
 
     def forward(self, feature_map: Tensor) -> Tensor:
         return torch.cat([self.features(feature_map), self.occurrence(feature_map)], dim=1)
