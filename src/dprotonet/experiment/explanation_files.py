@@ -1,7 +1,7 @@
 """Explanations as files: maps as .npy, pictures as .png, everything else in explanation.json."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from torch import Tensor
 from dprotonet.experiment.explain import ExplainedPrediction, ExplainedRow
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.experiment.saliency import Saliency
-from dprotonet.figures import heatmap_blend, masked_image, overlay, picture
 from dprotonet.files import whole, write_text
 from dprotonet.interpretation.base import Explanation
 
@@ -40,7 +39,7 @@ def save_explained(explained: ExplainedPrediction, folder: Path, *, title: str =
 
 
 def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> dict[str, Any]:
-    """heatmap.npy, raw.npy and the pictures of one image; what explanation.json says."""
+    """The maps and the pictures of one image; what explanation.json says."""
     content = {
         "name": item.name,
         "model": model,
@@ -58,7 +57,7 @@ def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> d
         "passes": item.explanation.passes._asdict(),
         **_facts(item.explanation),
         "files": _save_maps(folder, item.explanation, raw=True)
-        | _save_pictures(folder, item.picture, item.heatmap),
+        | _save_pictures(folder, item.explanation, item.picture),
     }
     return _written(content, folder)
 
@@ -80,30 +79,27 @@ def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, fol
         "passes": row.input.passes._asdict(),
         "source_passes": row.source.passes._asdict(),
         "files": _save_maps(folder, row.input, raw=True, stem=image)
-        | _save_pictures(folder, explained.image, row.input.heatmap, stem=image),
+        | _save_pictures(folder, row.input, explained.image, stem=image),
         "source_files": _save_maps(folder, row.source, raw=False, stem=source)
-        | _save_pictures(folder, row.source_image, row.source.heatmap, stem=source),
+        | _save_pictures(folder, row.source, row.source_image, stem=source),
     }
 
 
 def _save_maps(folder: Path, explanation: Explanation, *, raw: bool, stem: str = "") -> dict[str, str]:
-    maps = {"heatmap": explanation.heatmap} | ({"raw": explanation.raw} if raw else {})
+    maps = {kind: values for kind, values in explanation.maps().items() if raw or kind != "raw"}
     for kind, values in maps.items():
         with whole(folder / f"{stem}{kind}.npy") as temporary, temporary.open("wb") as file:
             np.save(file, values.cpu().numpy())
     return {kind: f"{stem}{kind}.npy" for kind in maps}
 
 
-def _save_pictures(folder: Path, image: Tensor, heatmap: Tensor, *, stem: str = "") -> dict[str, str]:
-    """The sheet's overlay, and the paper's two pictures: Eq. (18) and Eq. (19)."""
-    heat = heatmap.cpu()
-    pictures: Mapping[str, Tensor] = {
-        "overlay": overlay(image, heat),
-        "blend": heatmap_blend(image, heat),
-        "masked": masked_image(image, heat),
-    }
-    for kind, pixels in pictures.items():
-        save_picture(picture(pixels), folder / f"{stem}{kind}.png")
+def _save_pictures(
+    folder: Path, explanation: Explanation, image: Tensor, *, stem: str = ""
+) -> dict[str, str]:
+    """The sheet's overlay, and the paper's pictures: Eq. (18), Eq. (19), Algorithm 1's M^b·X0."""
+    pictures = explanation.pictures(image)
+    for kind, drawn in pictures.items():
+        save_picture(drawn, folder / f"{stem}{kind}.png")
     return {kind: f"{stem}{kind}.png" for kind in pictures}
 
 

@@ -1,8 +1,8 @@
 """A heatmap laid over its image, or multiplied with it, and many images on one sheet.
 
-`heatmap_blend` and `masked_image` are the paper's two pictures, Eq. (18) and Eq. (19); `overlay` is the blend
-of Eq. (18) with weights that keep the picture bright, and what our sheets show. Blue is cold and red is hot,
-as in the paper's figures.
+`heatmap_blend`, `masked_image` and `binary_image` are the paper's pictures, Eq. (18), Eq. (19) and line 21 of
+Algorithm 1; `overlay` is the blend of Eq. (18) with weights that keep the picture bright, and what our sheets
+show. Blue is cold and red is hot, as in the paper's figures.
 
 Deviation: the paper blends with alpha 0.5 and beta 0.3, which darkens the picture; we take one half each.
 Unstated: the colour map; ours goes from blue to red with a single peak of lightness instead of jet's bands.
@@ -45,13 +45,26 @@ def heatmap_blend(image: Tensor, heatmap: Tensor, *, alpha: float = 0.5, beta: f
 
 
 def masked_image(image: Tensor, heatmap: Tensor) -> Tensor:
-    """The paper's binary-mask image, Eq. (19): the image times its heatmap, black where that is cold.
+    """The paper's binary-mask image by Eq. (19): the image times its heatmap, black where that is cold.
 
     The image (3, H, W) or (1, H, W) is uint8, the heatmap (H, W) lies in [0, 1], the result is (3, H, W)
-    uint8. The name is the paper's; the heatmap is not thresholded here, so that a lukewarm place is dim.
+    uint8. A lukewarm place is dim; `binary_image` shows it in full.
+
+    Unstated: the paper has two binary-mask images, A·x in Eq. (19) and M^b·X0 in line 21 of Algorithm 1, which
+    differ since A is a normalised heatmap and M^b is 0 or 1. We give both, this one and `binary_image`.
     """
     _check(image, heatmap)
     return _as_bytes(image.expand(3, -1, -1) * heatmap.to(image.device, torch.float32))
+
+
+def binary_image(image: Tensor, binary_mask: Tensor) -> Tensor:
+    """The paper's binary-mask image by Algorithm 1, line 21: M^b·X0, the image where it is kept, else black.
+
+    The image (3, H, W) or (1, H, W) is uint8, the mask (H, W) is bool, the result is (3, H, W) uint8.
+    """
+    if binary_mask.dtype != torch.bool:
+        raise ValueError(f"a binary mask must be bool, not {binary_mask.dtype}")
+    return masked_image(image, binary_mask.float())
 
 
 def heat(heatmap: Tensor) -> Tensor:

@@ -22,13 +22,16 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from dprotonet.figures import heatmap_blend, masked_image, overlay
+from dprotonet.figures import binary_image, heatmap_blend, masked_image, overlay, picture
 from dprotonet.files import whole, write_text
+from dprotonet.ops import upsample
 
 if TYPE_CHECKING:
     from dprotonet.interpretation.nodes import Node
 
 logger = logging.getLogger(__name__)
+
+_SHARE = 0.2  # of the pixels, that a box goes round
 
 
 class Passes(NamedTuple):
@@ -62,12 +65,12 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a node was active on one image.
+    """Why a node was active on one image: all that Algorithm 1 returns, and how it came about.
 
-    `heatmap` (H, W) in [0, 1] is the finished map; `raw` (H, W) is the summed map before threshold and
+    `heatmap` (H, W) in [0, 1] is the finished map M^h; `raw` (H, W) is the summed map before threshold and
     scaling, which every metric that ranks pixels should take. `masks` holds the learned mask of each size,
     `loss` its trace, `image` the input (C, H, W), `facts` what made the result: preset with all its values,
-    seed, versions.
+    seed, versions. `above` (H, W) bool is where the explainer's own threshold is reached, if it has one.
     """
 
     heatmap: Tensor
@@ -78,25 +81,69 @@ class Explanation:
     node: str
     image: Tensor
     facts: Mapping[str, Any]
+    above: Tensor | None = None
 
-    def box(self, *, share: float = 0.2) -> Box:
+    @property
+    def binary_mask(self) -> Tensor:
+        """M^b (H, W) bool, Algorithm 1, line 17: {raw >= γ} by the `paper` preset.
+
+        Deviation: γ is a threshold of the paper's sum of masks. An explainer that has no such sum (presets
+        other than `paper`, CAMs, RISE, similarity maps) has for M^b the hottest fifth of its raw map, the
+        share that `box` goes round, but never a place that is as cold as the coldest.
+        """
+        return hottest_pixels(self.raw, _SHARE) & (self.raw > self.raw.min()) if self.above is None else self.above
+
+    def box(self, *, share: float = _SHARE) -> Box:
         """Round the hottest `share` of the pixels."""
-        if not 0 < share <= 1:
-            raise ValueError(f"a share of the pixels lies in (0, 1], not {share}")
-        values = self.raw.flatten()
-        hottest = values.sort(descending=True, stable=True).indices[: max(1, round(share * len(values)))]
-        rows, columns = hottest // self.raw.shape[1], hottest % self.raw.shape[1]
+        rows, columns = hottest_pixels(self.raw, share).nonzero().unbind(dim=1)
         return Box(int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
 
     def overlay(self, image: Tensor | None = None) -> Image.Image:
-        """The heatmap over `image` (3, H, W) uint8, or over the input with its contrast stretched."""
-        return _picture(overlay(self._shown(image), self.heatmap.cpu()))
+        """The heatmap over `image` (3, H, W) uint8, or over the input with its contrast stretched.
+
+        In all pictures the image may be of another size; the map is stretched onto it.
+        """
+        shown = self._shown(image)
+        return picture(overlay(shown, self._heat(shown)))
+
+    def heatmap_image(
+        self, image: Tensor | None = None, *, alpha: float = 0.5, beta: float = 0.3
+    ) -> Image.Image:
+        """The paper's heatmap image, Eq. (18) and Algorithm 1, line 20: α·X0 + β·M^h."""
+        shown = self._shown(image)
+        return picture(heatmap_blend(shown, self._heat(shown), alpha=alpha, beta=beta))
+
+    def binary_image(self, image: Tensor | None = None) -> Image.Image:
+        """The paper's binary-mask image, Algorithm 1, line 21: M^b·X0."""
+        shown = self._shown(image)
+        kept = self.binary_mask.cpu()[None, None].float()
+        stretched = torch.nn.functional.interpolate(kept, size=shown.shape[-2:], mode="nearest-exact")
+        return picture(binary_image(shown, stretched[0, 0] > 0))
+
+    def masked(self, image: Tensor | None = None) -> Image.Image:
+        """The paper's other binary-mask image, Eq. (19): the image times the heatmap."""
+        shown = self._shown(image)
+        return picture(masked_image(shown, self._heat(shown)))
+
+    def maps(self) -> dict[str, Tensor]:
+        """What is saved as .npy, by name; the learned masks are not among them."""
+        return {"heatmap": self.heatmap, "raw": self.raw, "binary_mask": self.binary_mask}
+
+    def pictures(self, image: Tensor | None = None) -> dict[str, Image.Image]:
+        """What is saved as .png, by name: the overlay, Eq. (18), Eq. (19), and Algorithm 1, line 21."""
+        return {
+            "overlay": self.overlay(image),
+            "blend": self.heatmap_image(image),
+            "masked": self.masked(image),
+            "binary": self.binary_image(image),
+        }
 
     def summary(self) -> dict[str, Any]:
         """All but the maps, fit for JSON."""
         return {
             "node": self.node,
             "size": list(self.heatmap.shape),
+            "kept": round(float(self.binary_mask.float().mean()), 6),
             "passes": self.passes._asdict(),
             "box": self.box()._asdict(),
             "loss": [round(value, 6) for value in self.loss],
@@ -104,24 +151,19 @@ class Explanation:
         }
 
     def save(self, folder: str | PathLike[str], *, image: Tensor | None = None, stem: str = "") -> Path:
-        """Maps as .npy, pictures as .png (overlay, Eq. (18), Eq. (19)), the rest as explanation.json."""
-        place, prefix, shown = Path(folder), f"{stem}-" if stem else "", self._shown(image)
-        heatmap = self.heatmap.cpu()
-        arrays = {"heatmap": heatmap, "raw": self.raw} | {f"mask{s:02d}": m for s, m in self.masks.items()}
+        """Maps as .npy, pictures as .png, the rest, with the names of these files, as explanation.json."""
+        place, prefix = Path(folder), f"{stem}-" if stem else ""
+        arrays = self.maps() | {f"mask{size:02d}": mask for size, mask in self.masks.items()}
         for name, values in arrays.items():
             with whole(place / f"{prefix}{name}.npy") as temporary, temporary.open("wb") as file:
                 np.save(file, values.cpu().numpy())
-        pictures = {
-            "overlay": overlay(shown, heatmap),
-            "blend": heatmap_blend(shown, heatmap),
-            "masked": masked_image(shown, heatmap),
-        }
-        for name, pixels in pictures.items():
+        pictures = self.pictures(image)
+        for name, drawn in pictures.items():
             with whole(place / f"{prefix}{name}.png") as temporary:
-                _picture(pixels).save(temporary, format="PNG")
-        write_text(
-            place / f"{prefix}explanation.json", json.dumps(self.summary(), ensure_ascii=False, indent=1)
-        )
+                drawn.save(temporary, format="PNG")
+        files = {name: f"{prefix}{name}.npy" for name in arrays} | {n: f"{prefix}{n}.png" for n in pictures}
+        content = {**self.summary(), "files": files}
+        write_text(place / f"{prefix}explanation.json", json.dumps(content, ensure_ascii=False, indent=1))
         return place
 
     def _shown(self, image: Tensor | None) -> Tensor:
@@ -131,6 +173,10 @@ class Explanation:
         low, high = values.min(), values.max()
         stretched = ((values - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
         return stretched[:1].expand(3, -1, -1) if len(stretched) != 3 else stretched
+
+    def _heat(self, shown: Tensor) -> Tensor:
+        """The heatmap at the size of what is shown."""
+        return upsample(self.heatmap.cpu(), (shown.shape[-2], shown.shape[-1])).clamp(0, 1)
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the overlay, and what it is an overlay of."""
@@ -195,5 +241,12 @@ def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:
         )
 
 
-def _picture(pixels: Tensor) -> Image.Image:
-    return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+def hottest_pixels(raw: Tensor, share: float) -> Tensor:
+    """Which of the pixels (H, W) are the hottest `share`, at least one; of equals the first."""
+    if not 0 < share <= 1:
+        raise ValueError(f"a share of the pixels lies in (0, 1], not {share}")
+    values = raw.flatten()
+    hottest = values.sort(descending=True, stable=True).indices[: max(1, round(share * len(values)))]
+    chosen = torch.zeros_like(values, dtype=torch.bool)
+    chosen[hottest] = True
+    return chosen.view_as(raw)

@@ -91,6 +91,10 @@ class JointMasks:
             best = torch.where(better, now, best)
         return chosen
 
+    def above(self, raw: Tensor) -> Tensor | None:
+        """None: the map is a ranking and has no γ."""
+        return None
+
     def _guess(self, problem: Problem) -> Tensor:
         """Where the network seems to look (N, H, W), at most 1; all NaN for an image without a guess."""
         guess = first_guess(problem, zoom=self.zoom)

@@ -51,6 +51,10 @@ class Preset(Protocol):
         """Finished maps (N, H, W) in [0, 1] from raw ones."""
         ...
 
+    def above(self, raw: Tensor) -> Tensor | None:
+        """Where raw maps reach the preset's own threshold, bool of their shape; None if it has none."""
+        ...
+
 
 def preset(name: str, **changes: Any) -> Preset:
     """A preset by name, with any of its values changed: `preset("fast", iterations=15)`."""
@@ -201,7 +205,7 @@ class MDM:
             heatmaps = self.preset.heatmap(problem, step.raw)
         heatmaps = heatmaps.where(~_is_flat(step.raw), 0.0)
         warn_of_empty(heatmaps, problem.node.name)
-        facts = self._facts(step)
+        above, facts = self.preset.above(step.raw), self._facts(step)
         return [
             Explanation(
                 heatmap=heatmaps[row],
@@ -212,6 +216,7 @@ class MDM:
                 node=problem.node.name(row),
                 image=problem.images[row],
                 facts=facts,
+                above=None if above is None else above[row],
             )
             for row in range(problem.count)
         ]

@@ -64,6 +64,10 @@ class SampledMasks:
     def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
         return unit_range(raw)
 
+    def above(self, raw: Tensor) -> Tensor | None:
+        """None: the map is a ranking and has no γ."""
+        return None
+
     def _maskings(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
         """Random coarse masks (count, H, W), shifted by a random part of a cell so that no edge repeats."""
         cells = (torch.rand(count, self.grid + 1, self.grid + 1, generator=generator) < self.keep).float()

@@ -13,6 +13,7 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.interpretation.masks import MaskStack
 from dprotonet.interpretation.problem import Problem
+from dprotonet.interpretation.share import Share
 from dprotonet.interpretation.step import Step
 from dprotonet.ops import unit_range
 
@@ -31,6 +32,7 @@ class SeparateMasks:
     iterations: int = 800
     start: float = 0.5  # τ
     sparsity: float = 10.0  # η
+    reference: float | None = 1000.0  # squared distance that a blank image counts as
     threshold: float = 0.3  # γ as a share of the number of masks
     rate: float = 0.01
     probability: bool = False  # watch a class at its logit
@@ -49,19 +51,20 @@ class SeparateMasks:
     def steps(self, problem: Problem) -> Generator[Step]:
         stack = MaskStack.constant(self.sizes, problem.count, self.start, problem.images.device)
         adam = torch.optim.Adam(stack.parameters, lr=self.rate)
-        wanted = problem.wanted
+        worth = self._worth(problem)
         for number in range(1, self.iterations + 1):
-            loss = self._descend(problem, stack, adam, wanted)
+            loss = self._descend(problem, stack, adam, worth)
             yield Step(number, self.iterations, loss, stack.detached(), self._summed(problem, stack))
 
     def _descend(
-        self, problem: Problem, stack: MaskStack, adam: torch.optim.Optimizer, wanted: Tensor
+        self, problem: Problem, stack: MaskStack, adam: torch.optim.Optimizer, worth: Tensor
     ) -> Tensor:
         """One step of all masks; the loss of each image, summed over sizes."""
 
         def consistency(masks: Tensor, rows: Tensor) -> Tensor:
             masked = masks.unsqueeze(1) * problem.images[rows]
-            return (problem.activation(masked, rows) - wanted[rows]).square().sum(dim=1)
+            gap = problem.activation(masked, rows) - problem.wanted[rows]
+            return worth[rows] * gap.square().sum(dim=1)
 
         adam.zero_grad()
         enlarged, area = stack.enlarged(problem.size), stack.area()
@@ -73,10 +76,22 @@ class SeparateMasks:
         stack.clamp()
         return (gap.view_as(area) + penalty.detach()).sum(dim=0)
 
+    def _worth(self, problem: Problem) -> Tensor:
+        if self.reference is None:
+            return torch.ones_like(problem.wanted[:, 0])
+        share = Share.of(problem)
+        share.warn(problem)
+        scale = share.scale.square() if problem.wanted.shape[1] == 1 else share.scale
+        return self.reference * scale
+
     def _summed(self, problem: Problem, stack: MaskStack) -> Tensor:
         """The summed map of Eqs. (16) and (17) before the threshold, (N, H, W)."""
         return stack.enlarged(problem.size).detach().sum(dim=0)
 
+    def above(self, raw: Tensor) -> Tensor:
+        """M^b of Algorithm 1, line 17: {raw >= γ}."""
+        return raw >= self.threshold * len(self.sizes)
+
     def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
         """Eqs. (16) and (17): N({raw >= γ} raw)."""
-        return unit_range(torch.where(raw >= self.threshold * len(self.sizes), raw, 0.0))
+        return unit_range(torch.where(self.above(raw), raw, 0.0))
