@@ -47,7 +47,10 @@ from dprotonet.ops import unit_range
 
 PROTOCOL = Protocol()
 NODES = ("prototype", "class")
-CONTROLS = {"random": lambda size: random_maps(1, size, 0)[0], "centre": lambda size: centre_gaussian(1, size)[0]}
+CONTROLS = {
+    "random": lambda size: random_maps(1, size, 0)[0],
+    "centre": lambda size: centre_gaussian(1, size)[0],
+}
 COLUMNS = ("kept", *(m.name for m in PROTOCOL.measures if m.name not in ("AG", "energy", "pointing", "part")))
 
 
@@ -114,7 +117,9 @@ class Subject:
             return ClassNode(self.network, self.labels[row : row + 1], probability=chosen.probability)
         encoder = self.network.encoder
         assert isinstance(encoder.regions, Masks)
-        one = Masks(encoder.regions.masks[self.regions[row]].unsqueeze(0), dimension=encoder.regions.dimension)
+        one = Masks(
+            encoder.regions.masks[self.regions[row]].unsqueeze(0), dimension=encoder.regions.dimension
+        )
         alone = Encoder(encoder.backbone, encoder.shaping, one).eval()
         return RegionNode(alone, torch.zeros(1, dtype=torch.long), model=alone)
 

@@ -91,7 +91,11 @@ class Explanation:
         other than `paper`, CAMs, RISE, similarity maps) has for M^b the hottest fifth of its raw map, the
         share that `box` goes round, but never a place that is as cold as the coldest.
         """
-        return hottest_pixels(self.raw, _SHARE) & (self.raw > self.raw.min()) if self.above is None else self.above
+        return (
+            hottest_pixels(self.raw, _SHARE) & (self.raw > self.raw.min())
+            if self.above is None
+            else self.above
+        )
 
     def box(self, *, share: float = _SHARE) -> Box:
         """Round the hottest `share` of the pixels."""
