@@ -102,14 +102,14 @@ def _save(reproduction: "Reproduction") -> dict[str, Any]:
     met = Deviations()
     shown = reproduction.shown(met)
     kind = "on the built-in birds (quick)" if reproduction.quick else "on the paper's data"
-    pages = Pages(f"DProtoNet's tables and figures, {kind}", shown, met.texts)
     out = reproduction.out
-    paths = {kind: out / f"reproduction.{kind}" for kind in ("html", "tex", "json")}
+    pages = Pages(f"DProtoNet's tables and figures, {kind}", shown, met.texts, out)
+    paths = {kind: out / f"reproduction.{kind}" for kind in ("html", "tex", "md", "json")}
+    write_text(paths["md"], pages.markdown())
     write_text(paths["html"], render_reproduction(pages))
     write_text(paths["tex"], pages.latex())
-    content = {**pages.content(), "files": {kind: str(path) for kind, path in paths.items()}}
-    write_text(paths["json"], json.dumps(content, ensure_ascii=False, indent=1))
-    return content
+    write_text(paths["json"], json.dumps(pages.content(), ensure_ascii=False, indent=1))
+    return {**pages.content(), "files": {kind: str(path) for kind, path in paths.items()}}
 
 
 def _complain(reproduction: "Reproduction", failures: "list[Failure]") -> None:

@@ -181,5 +181,6 @@ def _decoder(name: str) -> Iterator[str]:
 
     yield f'\n# The decoder "{name}" (docs/decoder.md):'
     for key, value in asdict(preset(name)).items():  # type: ignore[call-overload]
-        place = DECODER[key].place if name == "paper" and key in DECODER else ""
+        place = DECODER[key].place if key in DECODER else "not in the paper"
+        place = place if name == "paper" else ""
         yield f"#   {key} = {json.dumps(value)}".ljust(_WIDTH) + (f" # {place}" if place else "")

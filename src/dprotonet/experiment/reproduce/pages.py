@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 from dprotonet import __version__
@@ -25,6 +26,7 @@ class Pages:
     title: str
     shown: Sequence[Shown]
     deviations: Sequence[str]
+    folder: Path  # pictures are named relative to it
 
     def content(self) -> dict[str, Any]:
         """Fit for JSON."""
@@ -32,12 +34,12 @@ class Pages:
             "title": self.title,
             "version": __version__,
             "note": NOTE,
-            "items": [_item(item) for item in self.shown],
+            "items": [_item(item, self.folder) for item in self.shown],
             "deviations": list(self.deviations),
         }
 
     def latex(self) -> str:
-        """A document of its own; needs booktabs and graphicx, and the pictures where they are."""
+        """A document of its own, to be made in its folder; needs booktabs and graphicx."""
         head = [
             r"\documentclass{article}",
             r"\usepackage[margin=2cm]{geometry}",
@@ -46,10 +48,20 @@ class Pages:
             rf"\section*{{{escaped(self.title)}}}",
             escaped(NOTE),
         ]
-        body = [line for item in self.shown for line in _latex_item(item)]
+        body = [line for item in self.shown for line in _latex_item(item, self.folder)]
         notes = [rf"\item {escaped(text)}" for text in self.deviations]
         listed = [r"\subsection*{Deviations}", r"\begin{enumerate}", *notes, r"\end{enumerate}"]
         return "\n".join([*head, *body, *(listed if notes else []), r"\end{document}", ""])
+
+    def markdown(self) -> str:
+        """The tables alone, for a page of documentation."""
+        lines = [f"# {self.title}", "", NOTE]
+        for item in self.shown:
+            for table in item.tables:
+                lines += ["", f"## {_numbered(item.name)}: {item.title}", "", *_markdown(table)]
+        lines += ["", "## Deviations", ""] if self.deviations else []
+        lines += [f"{number}. {text}" for number, text in enumerate(self.deviations, start=1)]
+        return "\n".join([*lines, ""])
 
 
 def written(cell: Cell) -> tuple[str, str]:
@@ -69,7 +81,7 @@ def length(table: ComparedTable, row: Row) -> str:
     return "" if isnan(steps) else f"{epochs:.0f} epochs, {steps:.0f} steps"
 
 
-def _item(item: Shown) -> dict[str, Any]:
+def _item(item: Shown, folder: Path) -> dict[str, Any]:
     return {
         "name": item.name,
         "title": item.title,
@@ -91,7 +103,7 @@ def _item(item: Shown) -> dict[str, Any]:
             }
             for table in item.tables
         ],
-        "pictures": {name: str(path) for name, path in item.pictures.items()},
+        "pictures": {name: str(path.relative_to(folder)) for name, path in item.pictures.items()},
         "lacking": list(item.lacking),
     }
 
@@ -101,7 +113,17 @@ def _known(cell: Cell) -> Mapping[str, float | None]:
     return {key: None if value is None or isnan(value) else value for key, value in values.items()}
 
 
-def _latex_item(item: Shown) -> list[str]:
+def _markdown(table: ComparedTable) -> list[str]:
+    heads = [f"{head}, {whose}" for head in table.heads for whose in ("paper", "ours")]
+    lines = [f"| {' | '.join([table.title, *heads, 'training'])} |", "|---" * (len(heads) + 2) + "|"]
+    for row in table.rows:
+        marks = " ".join(f"[{number}]" for number in row.deviations)
+        cells = [text for cell in row.cells for text in written(cell)]
+        lines.append(f"| {' | '.join([f'{row.name} {marks}', *cells, length(table, row)])} |")
+    return lines
+
+
+def _latex_item(item: Shown, folder: Path) -> list[str]:
     lines = ["", rf"\subsection*{{{escaped(_numbered(item.name))}: {escaped(item.title)}}}"]
     for table in item.tables:
         lines += ["", r"\noindent " + escaped(table.title), "", r"\smallskip\resizebox{\textwidth}{!}{%"]
@@ -116,7 +138,8 @@ def _latex_item(item: Shown) -> list[str]:
             lines.append(" & ".join([name, *cells, escaped(length(table, row))]) + r" \\")
         lines += [r"\bottomrule", r"\end{tabular}}"]
     for name, path in item.pictures.items():
-        lines += ["", rf"\noindent {escaped(name)}", "", rf"\includegraphics[width=\textwidth]{{{path}}}"]
+        shown = rf"\includegraphics[width=\textwidth]{{{path.relative_to(folder)}}}"
+        lines += ["", rf"\noindent {escaped(name)}", "", shown]
     lines += [rf"\par\noindent Not there: {escaped(text)}." for text in item.lacking]
     return lines
 

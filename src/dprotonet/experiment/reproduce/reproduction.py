@@ -180,13 +180,18 @@ class Reproduction:
             if part.beside is not None:
                 tables.append(compared(self._read(part.plan), content, part.beside, met))
             pictures |= {
-                word: Path(path)
-                for word, path in content["files"].items()
-                if word.startswith(part.files or ("\0",)) and Path(path).is_file()
+                word: path
+                for word, path in _pictures(content, self.out / part.plan)
+                if word.startswith(part.files or ("\0",)) and path.is_file()
             }
         if not self.parts(item):
             lacking.append("not in --quick: it needs further data or a second backbone")
         return Shown(name, item.title, tuple(tables), pictures, tuple(dict.fromkeys(lacking)))
+
+
+def _pictures(content: Mapping[str, Any], folder: Path) -> Iterator[tuple[str, Path]]:
+    """By their names in results.json, which may have been written when the folder lay elsewhere."""
+    return ((word, folder / Path(path).name) for word, path in content["files"].items())
 
 
 def with_root(content: Mapping[str, Any], root: Path) -> dict[str, Any]:
