@@ -35,10 +35,9 @@ bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
 	@for script in $(filter-out benchmarks/timing.py benchmarks/subjects.py,$(wildcard benchmarks/*.py)); do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
 
 tables: .venv/dev.stamp ## the paper's tables on the built-in birds, into docs/tables-quick.md
-	@for plan in configs/quick/*.toml; do \
-		$(BIN)/dprotonet benchmark $$plan --out runs/tables/$$(basename $$plan .toml) || exit 1; done
-	@{ printf '# Tables on the built-in birds\n\nMade by `make tables`: every plan of configs/quick.\n\n'; \
-		cat runs/tables/*/table.md runs/tables/*/localisation.md; } > docs/tables-quick.md.tmp && mv docs/tables-quick.md.tmp docs/tables-quick.md
+	$(BIN)/dprotonet reproduce --quick --out runs/reproduce-quick
+	cp runs/reproduce-quick/reproduction.md docs/tables-quick.md
+	cp runs/reproduce-quick/reproduction.json docs/results/reproduce-quick.json
 
 clean: ## remove the environment and caches
 	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

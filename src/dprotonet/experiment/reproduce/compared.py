@@ -230,10 +230,11 @@ def settings_apart(config: Config) -> list[str]:
 
 
 def _subject(plan: Plan) -> set[str]:
-    """Settings that the rows of one network differ in are what the table is about."""
-    by_network: dict[str, list[dict[str, Any]]] = {}
+    """Settings that the rows of one network, by one recipe, differ in are what the table is about."""
+    by_network: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for cell in plan.cells:
-        by_network.setdefault(cell.config.network.network, []).append(by_name(cell.config))
+        key = cell.config.network.network, cell.config.recipe
+        by_network.setdefault(key, []).append(by_name(cell.config))
     return {
         name.rpartition(".")[2]
         for several in by_network.values()
