@@ -239,3 +239,21 @@ def test_a_name_on_another_networks_values_is_refused(name: str) -> None:
     wrong = replace(config, network=replace(config.network, network=name))
     with pytest.raises(dp.UserError, match="but its values are DProtoNet's"):
         check_config(wrong)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "A·x in Eq. (19) and M^b·X0 in line 21",
+        "class nodes",
+        "which percentile of the pixels AD and AI remove",
+        "how many augmented copies of an image an epoch goes through",
+        "which x_i of a class a push takes",
+        "held out for validation",
+        "frozen mode as such",
+        "how many epochs follow the warm ones",
+    ],
+)
+def test_the_page_of_fidelity_speaks_of(topic: str) -> None:
+    page = Path(__file__).parents[2] / "docs" / "fidelity.md"
+    assert topic in page.read_text(encoding="utf-8")

@@ -9,6 +9,8 @@ Table 4 mixes in a push, and the recipes of ProtoPNet 30, as its code makes; our
 each epoch, so that our epochs have 30 to 40 times fewer steps (`views_per_epoch`).
 Unstated: the share of training images that is held out for validation, if any; 10 % (`val_fraction`).
 Unstated: which x_i of a class a push takes. Ours is the image with the nearest region, as in ProtoPNet.
+Deviation: class nodes. The paper watches prototype nodes only, as `explain` and `mdm-prototype` do;
+`saliency` and `mdm` watch a class, so that they explain any network.
 Deviation: frozen mode as such, which the paper does not have; its backbone learns in the joint stage.
 """
 

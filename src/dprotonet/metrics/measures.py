@@ -47,6 +47,9 @@ class Protocol:
     share that is compared with the truth: a fifth for birds, half for medical images in the paper. What
     hidden pixels become is `rise.space` for all measures. `asked` is the class that is explained: the
     predicted one, or else that of the sample, by what a table should call it.
+
+    Unstated: which percentile of the pixels AD and AI remove; half of them here (`keep`), as AD50 and AI50.
+    The soft form, image times heatmap, is Grad-CAM++'s and stands beside it as AD and AI.
     """
 
     rise: RiseProtocol = field(default_factory=RiseProtocol)
