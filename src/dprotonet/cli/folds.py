@@ -7,21 +7,22 @@ from dprotonet.errors import ComputationError
 
 if TYPE_CHECKING:
     from dprotonet.cli.train import TrainArguments
-    from dprotonet.config import Config
+    from dprotonet.experiment.recipes import Resolved
 
 
-def cross_validate(config: "Config", out: Path, arguments: "TrainArguments") -> None:
+def cross_validate(resolved: "Resolved", out: Path, arguments: "TrainArguments") -> None:
     """Train what is missing, fold by fold, and print what all of them come to."""
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
     from dprotonet.experiment.cross_validation import CrossValidation
     from dprotonet.experiment.trainer import leave_group
 
-    console, taken = stderr_console(), []
+    console, config, taken = stderr_console(), resolved.config, []
     with Reporter(console) as reporter:
         validation = CrossValidation(
             config,
             out,
+            origins=resolved.origins,
             overwrite=arguments.overwrite,
             cache=arguments.cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),

@@ -75,7 +75,7 @@ def main(words: list[str]) -> None:
     if resolved.config.data.folds and not resolved.config.data.fold:
         from dprotonet.cli.folds import cross_validate
 
-        cross_validate(resolved.config, arguments.out, arguments)
+        cross_validate(resolved, arguments.out, arguments)
     else:
         run(resolved, arguments.out, arguments)
 

@@ -9,7 +9,7 @@ process is at is left to it, so that several processes can share the work.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean, stdev
@@ -51,6 +51,7 @@ class CrossValidation:
     cache: Path = field(default_factory=default_cache)
     on_scan: Progress | None = None
     splits: RememberedSplits = field(default_factory=RememberedSplits)
+    origins: Mapping[str, str] = field(default_factory=dict)  # of settings, as of `Trainer`
 
     def run(self) -> Iterator[FoldStep]:
         """Train what is missing, fold by fold; a last step without an event for each."""
@@ -114,6 +115,7 @@ class CrossValidation:
             cache=self.cache,
             on_scan=self.on_scan,
             splits=self.splits,
+            origins=self.origins,
         )
         yield from trainer.run_claimed()
         if os.environ.get("RANK", "0") == "0":

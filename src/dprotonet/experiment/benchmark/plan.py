@@ -28,12 +28,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dprotonet.config import Config, read_toml
+from dprotonet.config import Config, from_tables, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan, localisation_plan
 from dprotonet.experiment.benchmark.run_pictures import FiguresPlan, figures_plan
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.recipes import GIVEN, resolve
 
 TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
@@ -56,6 +56,7 @@ class Run(NamedTuple):
 
     folder: str
     config: Config
+    origins: Mapping[str, str] = {}  # where each setting came from
 
 
 class Cell(NamedTuple):
@@ -65,6 +66,7 @@ class Cell(NamedTuple):
     column: str
     seed: int
     config: Config
+    origins: Mapping[str, str] = {}
 
     @property
     def folder(self) -> str:
@@ -75,9 +77,13 @@ class Cell(NamedTuple):
         """What has to be trained for it: one run, or one for every fold."""
         data = self.config.data
         return tuple(
-            Run(f"{self.folder}/fold-{fold}", replace(self.config, data=replace(data, fold=fold)))
+            Run(
+                f"{self.folder}/fold-{fold}",
+                replace(self.config, data=replace(data, fold=fold)),
+                self.origins,
+            )
             for fold in range(1, data.folds + 1)
-        ) or (Run(self.folder, self.config),)
+        ) or (Run(self.folder, self.config, self.origins),)
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class Plan:
         shared = {table: content.get(table, {}) for table in TABLES}
         recipe = content.get("recipe", "default")
         cells = [
-            Cell(row.name, column.name, seed, _config(shared, recipe, (row, column), seed=seed, where=where))
+            Cell(row.name, column.name, seed, *_config(shared, recipe, (row, column), seed=seed, where=where))
             for seed in _seeds(content, where)  # first, so that a stopped table has whole seeds
             for column in columns
             for row in rows
@@ -160,7 +166,9 @@ def _changes(content: Mapping[str, Any], kind: str, where: str) -> list[Change]:
     return changes
 
 
-def _config(shared: Tables, recipe: str, changes: tuple[Change, Change], *, seed: int, where: str) -> Config:
+def _config(
+    shared: Tables, recipe: str, changes: tuple[Change, Change], *, seed: int, where: str
+) -> tuple[Config, dict[str, str]]:
     row, column = changes
     tables: dict[str, Any] = {table: dict(values) for table, values in shared.items()}
     for change in changes:
@@ -182,9 +190,11 @@ def _config(shared: Tables, recipe: str, changes: tuple[Change, Change], *, seed
     tables["training"]["seed"] = seed
     tables["recipe"] = row.recipe or column.recipe or recipe
     try:
-        return config_from(tables)
+        resolved = resolve(from_tables(Config, tables, where=""))
     except UserError as error:
         raise UserError(f"{where}, {row.name} on {column.name}: {error}") from None
+    said = {name: f"plan {where}" if origin == GIVEN else origin for name, origin in resolved.origins.items()}
+    return resolved.config, said
 
 
 def _seeds(content: Mapping[str, Any], where: str) -> list[int]:

@@ -127,7 +127,9 @@ class Benchmark:
         if read_result(place, run.config) is not None:
             return
         begun = (place / "config.toml").exists()
-        trainer = Trainer(run.config, place, resume=begun, cache=self.cache, splits=self.splits)
+        trainer = Trainer(
+            run.config, place, resume=begun, cache=self.cache, splits=self.splits, origins=run.origins
+        )
         start = time.perf_counter()
         yield from trainer.run_claimed()
         result = {
