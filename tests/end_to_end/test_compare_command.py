@@ -183,7 +183,7 @@ MISTAKES = [
     ("compare RUN --out FILE", "is a file; name a folder"),
     ("compare OUT --out OUT", "is not a run folder"),
     ("compare timm:test_resnet:none --out OUT", "on which images?"),
-    ("compare RUN --out OUT --methods lime", "unknown method 'lime'; known: mdm, gradcam"),
+    ("compare RUN --out OUT --methods lime", "unknown method 'lime'; known: mdm, mdm-prototype, gradcam"),
     ("compare RUN --out OUT --methods ,", "names no method"),
     ("compare RUN --out OUT --methods mdm:slow", "unknown preset 'slow'"),
     ("compare RUN --out OUT --methods mdm:fast,speed=1", "has no value 'speed'"),

@@ -89,7 +89,7 @@ def _grid(localisation: Localisation, column: str, results: Results) -> Image.Im
         maps,
         truth=[drawn_truth(sample) for sample in samples],
         answers={line.name: given[line.row] for line in lines if line.row in given},
-        notes={line.name: line.row for line in lines if line.row != line.name},
+        notes={line.name: line.row for line in lines if line.row not in line.name},
         titles=[test.classes[sample.label] for sample in samples],
         captions=[Path(sample.name).name for sample in samples],
     )
