@@ -74,18 +74,18 @@ class SeparateMasks:
 
         def consistency(masks: Tensor, rows: Tensor) -> Tensor:
             masked = masks.unsqueeze(1) * problem.images[rows]
-            gap = problem.activation(masked, rows) - problem.wanted[rows]
-            return worth[rows] * gap.square().sum(dim=1)
+            return (problem.activation(masked, rows) - problem.wanted[rows]).square().sum(dim=1)
 
         adam.zero_grad()
         enlarged, area = stack.enlarged(problem.size), stack.area()
         rows = problem.rows.repeat(len(self.sizes))
         gap, gradient = problem.gradient(enlarged.flatten(0, 1), rows, consistency, each=1)
+        gradient = gradient * worth[rows, None, None]  # here, for a network in half precision would overflow
         penalty = self.sparsity * area
         torch.autograd.backward([enlarged, penalty], [gradient.view_as(enlarged), torch.ones_like(penalty)])
         adam.step()
         stack.clamp()
-        return (gap.view_as(area) + penalty.detach()).sum(dim=0)
+        return (worth * gap.view_as(area) + penalty.detach()).sum(dim=0)
 
     def _worth(self, problem: Problem) -> Tensor:
         """What a unit of each image's distance counts, (N,).
