@@ -61,7 +61,9 @@ def test_explain(run: str, images: list[str], tmp_path: Path, capsys: pytest.Cap
             names = {*row["files"].values(), *row["source_files"].values()}
             assert all((folder / name).is_file() for name in names)
             assert {"overlay", "blend", "masked", "binary", "binary_mask"} <= set(row["source_files"])
-            assert np.load(folder / row["files"]["binary_mask"]).dtype == np.bool_
+            assert np.load(folder / row["files"]["binary_mask"]).mean() == pytest.approx(
+                row["kept"], abs=1e-5
+            )
 
 
 def test_explain_for_people_and_with_stored_sources(
