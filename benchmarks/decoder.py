@@ -109,9 +109,9 @@ def explained(subject: Subject, method: str, keep: Path | None) -> Maps:
     explainer = _explainer(subject, method)
     for row in range(len(subject.images)):
         path = keep / method.replace(":", "-") / f"{row:04d}.npz" if keep is not None else None
-        found.append(_kept(path) or _one(subject, method, explainer, row))
+        found.append(kept_map(path) or _one(subject, method, explainer, row))
         if path is not None:
-            _store(path, found[-1])
+            store(path, found[-1])
         print(f"\r{method}: {row + 1}/{len(subject.images)}", end="", file=sys.stderr, flush=True)
     print("\r" + " " * 40, end="\r", file=sys.stderr)
     return Maps(
@@ -132,13 +132,13 @@ class One(NamedTuple):
 
 
 def _one(subject: Subject, method: str, explainer: MDM | CAM, row: int) -> One:
-    node = subject.node(row, _preset(method))
+    node = subject.node(row, named_preset(method))
     start = time.perf_counter()
     (found,) = explainer.explain(subject.images[row : row + 1], node)
     return One(found.raw, found.heatmap, time.perf_counter() - start, tuple(found.passes))
 
 
-def _kept(path: Path | None) -> One | None:
+def kept_map(path: Path | None) -> One | None:
     if path is None or not path.exists():
         return None
     with np.load(path, allow_pickle=False) as file:
@@ -146,14 +146,14 @@ def _kept(path: Path | None) -> One | None:
         return One(*maps, float(file["seconds"]), tuple(file["passes"].tolist()))
 
 
-def _store(path: Path, one: One) -> None:
+def store(path: Path, one: One) -> None:
     with whole(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(
             file, raw=one.raw.numpy(), heatmap=one.heatmap.numpy(), seconds=one.seconds, passes=one.passes
         )
 
 
-def _preset(method: str) -> Preset | None:
+def named_preset(method: str) -> Preset | None:
     """`fast`, or with changes: `fast:zoom=1,trust=1`; None for a method that is no preset."""
     name, _, changes = method.partition(":")
     if name not in PRESETS:
@@ -163,7 +163,7 @@ def _preset(method: str) -> Preset | None:
 
 
 def _explainer(subject: Subject, method: str) -> MDM | CAM:
-    chosen = _preset(method)
+    chosen = named_preset(method)
     return (
         CAM(subject.model, method, layer=subject.layer)
         if chosen is None

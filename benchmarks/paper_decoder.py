@@ -20,13 +20,13 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from decoder import One, _kept, _preset, _store
-from subjects import samples, spread, stacked
+from decoder import One, kept_map, named_preset, store
+from subjects import samples, stacked
 from torch import Tensor, nn
 
 from dprotonet.compat import keep_freed_memory
@@ -38,7 +38,6 @@ from dprotonet.figures import contact_sheet, overlay
 from dprotonet.files import write_text
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import ClassNode, Node, RegionNode
-from dprotonet.interpretation.separate import SeparateMasks
 from dprotonet.metrics.controls import centre_gaussian, random_maps
 from dprotonet.metrics.measures import Explained, Protocol, Truth
 from dprotonet.metrics.measures import measured as all_measures
@@ -59,7 +58,7 @@ def folded(network: nn.Module) -> nn.Module:
     network = copy.deepcopy(network).eval().requires_grad_(False)
     for parent in list(network.modules()):
         children = list(parent.named_children())
-        for (_, conv), (name, norm) in zip(children, children[1:], strict=False):
+        for (_, conv), (name, norm) in pairwise(children):
             if isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 _fold(conv, norm)
                 setattr(parent, name, getattr(norm, "act", nn.Identity()))
@@ -67,7 +66,8 @@ def folded(network: nn.Module) -> nn.Module:
 
 
 def _fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
-    assert norm.running_var is not None and norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.running_mean is not None
     scale = norm.weight / (norm.running_var + norm.eps).sqrt()
     shift = norm.bias - norm.running_mean * scale + (0 if conv.bias is None else conv.bias * scale)
     conv.weight = nn.Parameter(conv.weight * scale.view(-1, 1, 1, 1), requires_grad=False)
@@ -92,7 +92,9 @@ class Subject:
     def of(cls, run: Path, count: int, part: str) -> "Subject":
         model = Model.load(run)
         data = getattr(build_splits(model.config.data), part)
-        numbers = spread(list(range(len(data))), count)
+        numbers = [
+            (place * (len(data) // count) + place) % len(data) for place in range(count)
+        ]  # all species
         images, chosen = samples(data, numbers, model.normalise)
         network = folded(model.prototyped)
         assert isinstance(network, DProtoNet)
@@ -141,7 +143,7 @@ def made(subject: Subject, method: str, kind: str, row: int) -> tuple[One, dict[
     if method in CONTROLS:
         raw = CONTROLS[method](subject.images.shape[-2:])
         return One(raw, unit_range(raw), 0.0, (0, 0)), {}
-    chosen = _preset(method)
+    chosen = named_preset(method)
     assert chosen is not None
     wall, cpu = time.perf_counter(), time.process_time()
     (found,) = MDM(preset=chosen).explain(subject.images[row : row + 1], subject.node(kind, row, chosen))
@@ -150,12 +152,11 @@ def made(subject: Subject, method: str, kind: str, row: int) -> tuple[One, dict[
     return One(found.raw, found.heatmap, cpu, tuple(found.passes)), cost
 
 
-def share_kept(method: str, raw: Tensor) -> float:
-    """The share of the pixels above γ; NaN for a method without γ."""
-    chosen = None if method in CONTROLS else _preset(method)
-    if not isinstance(chosen, SeparateMasks):
-        return float("nan")
-    return float((raw >= chosen.threshold * len(chosen.sizes)).float().mean())
+def share_kept(method: str, raw: Tensor) -> float | None:
+    """The share of the pixels above γ; None for a method without γ."""
+    chosen = None if method in CONTROLS else named_preset(method)
+    above = None if chosen is None else chosen.above(raw)
+    return None if above is None else round(float(above.float().mean()), 6)
 
 
 def measured(subject: Subject, options: argparse.Namespace) -> None:
@@ -174,12 +175,11 @@ def measured(subject: Subject, options: argparse.Namespace) -> None:
 
 def _row(subject: Subject, method: str, kind: str, place: int, keep: Path) -> dict[str, Any]:
     path = keep / f"{method.replace(':', '-')}-{kind}" / f"{subject.numbers[place]:04d}.npz"
-    cost_path, one = path.with_suffix(".json"), _kept(path)
+    cost_path, one = path.with_suffix(".json"), kept_map(path)
     if one is None:
         one, cost = made(subject, method, kind, place)
         write_text(cost_path, json.dumps(cost))
-        _store(path, one)
-    kept = share_kept(method, one.raw)
+        store(path, one)
     row = {
         "method": method,
         "node": kind,
@@ -188,7 +188,7 @@ def _row(subject: Subject, method: str, kind: str, place: int, keep: Path) -> di
         "prototype": int(subject.prototypes[place]),
         "passes": list(one.passes),
         **json.loads(cost_path.read_text("utf-8")),
-        "kept": None if np.isnan(kept) else round(kept, 6),
+        "kept": share_kept(method, one.raw),
         **subject.values(place, one),
     }
     print(json.dumps(row), file=sys.stderr, flush=True)
@@ -246,11 +246,11 @@ def sheet(subject: Subject, options: argparse.Namespace) -> None:
         captions.append(f"image {number}\nclass {int(subject.labels[place])}")
         for kind, method in pairs:
             path = options.keep / f"{method.replace(':', '-')}-{kind}" / f"{number:04d}.npz"
-            one = _kept(path)
+            one = kept_map(path)
             blank = torch.full_like(subject.pixels[place], 230)
             pictures.append(blank if one is None else overlay(subject.pixels[place], one.heatmap))
-            kept = float("nan") if one is None else share_kept(method, one.raw)
-            captions.append(f"{method.split(',')[0]}\n{kind}" + ("" if np.isnan(kept) else f", {kept:.1%}"))
+            kept = None if one is None else share_kept(method, one.raw)
+            captions.append(f"{method.split(',')[0]}\n{kind}" + ("" if kept is None else f", {kept:.1%}"))
     drawn = contact_sheet(torch.stack(pictures), columns=1 + len(pairs), captions=captions)
     options.sheet.parent.mkdir(parents=True, exist_ok=True)
     drawn.save(options.sheet)

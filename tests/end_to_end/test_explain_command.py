@@ -60,7 +60,10 @@ def test_explain(run: str, images: list[str], tmp_path: Path, capsys: pytest.Cap
             assert 0 <= row["box"]["left"] < row["box"]["right"] <= 64
             names = {*row["files"].values(), *row["source_files"].values()}
             assert all((folder / name).is_file() for name in names)
-            assert {"overlay", "blend", "masked"} <= set(row["source_files"])
+            assert {"overlay", "blend", "masked", "binary", "binary_mask"} <= set(row["source_files"])
+            assert np.load(folder / row["files"]["binary_mask"]).mean() == pytest.approx(
+                row["kept"], abs=1e-5
+            )
 
 
 def test_explain_for_people_and_with_stored_sources(
@@ -100,7 +103,9 @@ def test_saliency(images: list[str], tmp_path: Path, capsys: pytest.CaptureFixtu
     assert len({item["folder"] for item in content["explanations"]}) == 2
     for item in content["explanations"]:
         folder = Path(item["folder"])
-        names = {"heatmap.npy", "raw.npy", "overlay.png", "blend.png", "masked.png", "explanation.json"}
+        maps, pictures = ("heatmap", "raw", "binary_mask"), ("overlay", "blend", "masked", "binary")
+        assert item["files"] == {m: f"{m}.npy" for m in maps} | {p: f"{p}.png" for p in pictures}
+        names = {*item["files"].values(), "explanation.json"}
         assert {path.name for path in folder.iterdir()} == names
         assert (item["label"], item["class_name"]) == (12, "house finch, linnet, Carpodacus mexicanus")
         assert Image.open(folder / "overlay.png").size == (64, 64)

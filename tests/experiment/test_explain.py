@@ -107,6 +107,22 @@ def test_another_preset_or_network_has_other_files(model: dp.Model) -> None:
     assert len({file.parent for file in files(model)}) == 3
 
 
+def test_a_preset_with_a_threshold_keeps_what_is_above_it(model: dp.Model) -> None:
+    by = dp.preset("paper", iterations=2, sizes=(4, 5), threshold=0.5)
+    first = model.explain(BIRDS[:1], top=1, preset=by)[0].rows[0].source
+    again = model.explain(BIRDS[:1], top=1, preset=by)[0].rows[0].source
+    assert again.passes == (0, 0)
+    assert 0 < first.binary_mask.float().mean() < 1
+    assert torch.equal(first.binary_mask, again.binary_mask)
+    (above,) = (path for path in files(model) if path.name.endswith("-above.npy"))
+    above.unlink()  # as if an older version had kept the heatmap alone
+    made = model.explain(BIRDS[:1], top=1, preset=by)[0].rows[0].source
+    assert made.passes.forward > 0
+    assert torch.equal(first.binary_mask, made.binary_mask)
+    above.write_bytes(b"no array")
+    assert model.explain(BIRDS[:1], top=1, preset=by)[0].rows[0].source.passes.forward > 0
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dprotonet.figures import heatmap_blend, masked_image, method_sheet, overlay, saliency_sheet
+from dprotonet.figures import binary_image, heatmap_blend, masked_image, method_sheet, overlay, saliency_sheet
 from dprotonet.figures.overlay import heat
 from dprotonet.figures.saliency_sheet import ABREAST
 from dprotonet.figures.style import BODY, font
@@ -35,6 +35,17 @@ def test_masked_image_is_equation_19() -> None:
     assert torch.equal(masked_image(image, heatmap), torch.tensor(literal, dtype=torch.uint8))
     assert torch.equal(masked_image(image, torch.ones(8, 8)), image)
     assert not masked_image(image, torch.zeros(8, 8)).any()
+
+
+def test_binary_image_is_line_21_of_algorithm_1() -> None:
+    image = torch.arange(192, dtype=torch.uint8).reshape(3, 8, 8)
+    kept = torch.rand(8, 8, generator=torch.Generator().manual_seed(2)) >= 0.5
+    literal = [
+        [[int(image[c, u, v]) if kept[u, v] else 0 for v in range(8)] for u in range(8)] for c in range(3)
+    ]
+    assert torch.equal(binary_image(image, kept), torch.tensor(literal, dtype=torch.uint8))
+    with pytest.raises(ValueError, match="must be bool"):
+        binary_image(image, kept.float())
 
 
 @pytest.mark.parametrize("blend", [heatmap_blend, masked_image])

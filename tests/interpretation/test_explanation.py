@@ -1,6 +1,7 @@
 """What an explanation can do by itself: a box, pictures, files."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,38 @@ def test_overlays_are_pictures_of_the_images_size() -> None:
     assert own.getpixel((19, 9)) != other.getpixel((19, 9))
 
 
+def test_without_a_threshold_of_its_own_the_hottest_fifth_is_the_binary_mask() -> None:
+    item = planted()
+    assert torch.equal(item.binary_mask, item.raw > 0)  # a fifth: both rectangles
+    cold = replace(item, raw=torch.where(item.raw > 1, item.raw, 0.0))
+    assert torch.equal(cold.binary_mask, item.raw > 1)  # never a place as cold as the coldest
+    assert not replace(item, raw=torch.ones(10, 20)).binary_mask.any()
+
+
+def test_a_threshold_of_its_own_comes_first() -> None:
+    above = torch.ones(10, 20, dtype=torch.bool)
+    item = replace(planted(), above=above)
+    assert torch.equal(item.binary_mask, above)
+    assert item.summary()["kept"] == 1
+
+
+def test_the_papers_three_pictures() -> None:
+    image, item = torch.full((3, 10, 20), 200, dtype=torch.uint8), planted()
+    hot, warm, cold = (6, 3), (2, 7), (0, 0)
+    binary, masked, blend = item.binary_image(image), item.masked(image), item.heatmap_image(image)
+    assert [binary.getpixel(at) for at in (hot, warm, cold)] == [(200,) * 3, (200,) * 3, (0,) * 3]
+    assert [masked.getpixel(at) for at in (hot, warm, cold)] == [(200,) * 3, (100,) * 3, (0,) * 3]
+    assert item.heatmap_image(image, alpha=1, beta=0).getpixel(hot) == (200,) * 3
+    assert blend.getpixel(hot) != blend.getpixel(cold)
+
+
+def test_pictures_have_the_size_of_the_image_that_is_given() -> None:
+    image, item = torch.full((3, 30, 80), 200, dtype=torch.uint8), planted()
+    assert {drawn.size for drawn in item.pictures(image).values()} == {(80, 30)}
+    assert item.binary_image(image).getpixel((24, 9)) == (200,) * 3
+    assert item.binary_image(image).getpixel((0, 0)) == (0,) * 3
+
+
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_any_number_of_channels_can_be_shown(channels: int) -> None:
     item = planted()
@@ -87,10 +120,12 @@ def test_everything_can_be_saved(tmp_path: Path, stem: str) -> None:
     names = {
         "heatmap.npy",
         "raw.npy",
+        "binary_mask.npy",
         "mask06.npy",
         "overlay.png",
         "blend.png",
         "masked.png",
+        "binary.png",
         "explanation.json",
     }
     assert {path.name for path in place.iterdir()} == {prefix + name for name in names}
@@ -101,9 +136,16 @@ def test_everything_can_be_saved(tmp_path: Path, stem: str) -> None:
         assert np.array_equal(np.asarray(picture), np.asarray(item.overlay()))
     with Image.open(place / f"{prefix}masked.png") as picture:
         assert picture.getpixel((0, 0)) == (0, 0, 0)
-    assert json.loads((place / f"{prefix}explanation.json").read_text("utf-8")) == json.loads(
-        json.dumps(item.summary())
-    )
+    with Image.open(place / f"{prefix}binary.png") as picture:
+        assert np.array_equal(np.asarray(picture), np.asarray(item.binary_image()))
+    kept = np.load(place / f"{prefix}binary_mask.npy")
+    assert kept.dtype == np.bool_
+    assert np.array_equal(kept, item.binary_mask.numpy())
+    told = json.loads((place / f"{prefix}explanation.json").read_text("utf-8"))
+    files = told.pop("files")
+    assert told == json.loads(json.dumps(item.summary()))
+    assert set(files.values()) == {prefix + name for name in names} - {f"{prefix}explanation.json"}
+    assert files["binary"] == f"{prefix}binary.png"
 
 
 def test_a_summary_is_json() -> None:

@@ -77,17 +77,18 @@ def test_the_network_adds_up_its_regions() -> None:
 def test_the_paper_preset_orders_regions_by_contribution(values: list[float], power: int) -> None:
     assume(sum(values) > 0.1)
     network = Additive(values, power)
-    wanted = preset("paper", sizes=(GRID,), iterations=200, rate=0.02, sparsity=0.1)
+    wanted = preset("paper", sizes=(GRID,), iterations=200, rate=0.02, sparsity=0.1, reference=None)
     mask, information = network.explained(wanted).masks[GRID].flatten(), network.information()
     assert products(information, mask)[CENTRES][:, CENTRES].min() >= -TOLERANCE
     assert mask[information.argmax()] > 0.9
     assert (mask[information == 0] < 0.01).all()
 
 
+@pytest.mark.parametrize("reference", [None, 1000.0])
 @pytest.mark.parametrize("sparsity", [0.01, 1.0, 10.0])
-def test_the_order_holds_whatever_the_sparsity(sparsity: float) -> None:
+def test_the_order_holds_whatever_the_sparsity(sparsity: float, reference: float | None) -> None:
     network = Additive([0, 1, 2, 3, 3, 5, 6, 0, 12], 1)
-    wanted = preset("paper", sizes=(GRID,), iterations=200, rate=0.02, sparsity=sparsity)
+    wanted = preset("paper", sizes=(GRID,), iterations=200, rate=0.02, sparsity=sparsity, reference=reference)
     found = network.explained(wanted).masks[GRID].flatten()
     assert products(network.information(), found)[CENTRES][:, CENTRES].min() >= -TOLERANCE
     assert found.max() > found.min() + 0.5

@@ -7,11 +7,14 @@ the small parts of the `fast` preset against what their docstrings say.
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from dprotonet.figures.overlay import heat
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.joint import SharedDescent, blurred, hottest
 from dprotonet.interpretation.masks import MaskStack
@@ -24,7 +27,11 @@ from dprotonet.interpretation.share import Share
 IMAGES, HEIGHT, WIDTH, CLASSES, DIMENSION = 3, 16, 20, 4, 5
 SIZES, ITERATIONS, TAU, ETA, RATE = (3, 4, 6), 30, 0.5, 0.4, 0.02
 TOLERANCE = 1e-4
-PRESET = SeparateMasks(sizes=SIZES, iterations=ITERATIONS, start=TAU, sparsity=ETA, threshold=0.45, rate=RATE)
+PRESET = SeparateMasks(
+    sizes=SIZES, iterations=ITERATIONS, start=TAU, sparsity=ETA, reference=None, threshold=0.45, rate=RATE
+)
+REFERENCE = 0.7
+RELATIVE = replace(PRESET, reference=REFERENCE)
 GAMMA = 0.45 * len(SIZES)
 Activation = Callable[[Tensor], Tensor]
 
@@ -85,9 +92,10 @@ def argmin_region(vectors: Tensor, prototype: Tensor) -> int:  # Eqs. (12) and (
     return min(range(len(vectors)), key=lambda j: math.sqrt(squared(vectors[j], prototype).item()))
 
 
-def algorithm_1(x: Tensor, f: Activation, kept: Tensor) -> list[Tensor]:
-    """The mask vectors of one image, one size after the other."""
+def algorithm_1(x: Tensor, f: Activation, kept: Tensor, reference: float | None = None) -> list[Tensor]:
+    """The mask vectors of one image, one size after the other; relative to a blank image if asked for."""
     vectors = []
+    unit = 1.0 if reference is None else reference / squared(f(0 * x), kept).item()
     for a in SIZES:
         d = torch.full((a, a), TAU, dtype=torch.double, requires_grad=True)
         adam = torch.optim.Adam([d], lr=RATE)
@@ -95,7 +103,7 @@ def algorithm_1(x: Tensor, f: Activation, kept: Tensor) -> list[Tensor]:
             consistency = squared(f(g(d) * x), kept)  # Eqs. (14) and (15)
             area = sum((d[u, v].abs() for u in range(a) for v in range(a)), torch.zeros(()).double())
             adam.zero_grad()
-            (consistency + ETA * area / (a * a)).backward()
+            (unit * consistency + ETA * area / (a * a)).backward()
             adam.step()
             with torch.no_grad():
                 d.clamp_(0, 1)
@@ -125,8 +133,8 @@ def assert_literal(found: Explanation, literal: list[Tensor]) -> None:
 # ── the paper's decoder ──────────────────────────────────────────────────────────────────────────────
 
 
-def explained(node: Node, batch: int = 7) -> list[Explanation]:
-    return MDM(preset=PRESET, internal_batch_size=batch).explain(PICTURES.float(), node)
+def explained(node: Node, batch: int = 7, by: SeparateMasks = PRESET) -> list[Explanation]:
+    return MDM(preset=by, internal_batch_size=batch).explain(PICTURES.float(), node)
 
 
 def test_masks_are_enlarged_by_pixel_centres() -> None:
@@ -187,6 +195,60 @@ def test_algorithm_1_a_class_of_any_network() -> None:
             assert (found.masks[size].double() - vector).abs().max() <= TOLERANCE
 
 
+def test_relative_to_a_blank_image_a_prototype_in_an_image_and_in_its_source() -> None:
+    for node in (
+        RegionNode.in_image(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL),
+        RegionNode.in_source(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL),
+    ):
+        found = explained(node, by=RELATIVE)
+        for row, (x, p) in enumerate(zip(PICTURES, PROTOTYPES, strict=True)):
+            vectors = MODEL.regions(x[None])[0].detach()
+            region = argmin_region(vectors, p)
+            kept = vectors[region] if node.target(torch.tensor([row])) is None else p
+            literal = algorithm_1(
+                x, lambda masked, j=region: MODEL.regions(masked[None])[0, j], kept, REFERENCE
+            )
+            for size, vector in zip(SIZES, literal, strict=True):
+                assert (found[row].masks[size].double() - vector).abs().max() <= TOLERANCE
+            assert (found[row].masks[SIZES[0]] - explained(node)[row].masks[SIZES[0]]).abs().max() > 0.02
+
+
+def test_relative_to_a_blank_image_a_class() -> None:
+    labels = [2, 0, 3]
+    node = ClassNode(MODEL, labels, probability=False)
+    for x, label, found in zip(PICTURES, labels, explained(node, by=RELATIVE), strict=True):
+        kept = MODEL(x[None])[0, label : label + 1].detach()
+
+        def logit(masked: Tensor, c: int = label) -> Tensor:
+            return MODEL(masked[None])[0, c : c + 1]
+
+        literal = algorithm_1(x, logit, kept, REFERENCE)
+        for size, vector in zip(SIZES, literal, strict=True):
+            assert (found.masks[size].double() - vector).abs().max() <= TOLERANCE
+        unit = REFERENCE / squared(logit(0 * x), kept).item()
+        first = len(SIZES) * (unit * squared(logit(TAU * x), kept).item() + ETA * TAU)
+        assert found.loss[0] == pytest.approx(first, rel=1e-4)
+        assert found.passes == (PRESET.passes + 2, PRESET.passes)  # the image and the blank one, once each
+
+
+def test_algorithm_1_returns_four_things() -> None:
+    """Lines 17 to 21, number by number: M^b, M^h, the heatmap image and the binary-mask image."""
+    node = RegionNode.in_image(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL)
+    x0 = torch.randint(0, 256, (3, HEIGHT, WIDTH), generator=torch.Generator().manual_seed(5)).byte()
+    for found in explained(node):
+        binary, blend = np.asarray(found.binary_image(x0)), np.asarray(found.heatmap_image(x0))
+        soft, colours = np.asarray(found.masked(x0)), 255 * heat(found.heatmap)
+        for u, v, c in itertools.product(range(HEIGHT), range(WIDTH), range(3)):
+            kept = found.raw[u, v].item() >= GAMMA
+            assert found.binary_mask[u, v].item() == kept
+            assert binary[u, v, c] == (x0[c, u, v].item() if kept else 0)
+            assert soft[u, v, c] == pytest.approx(x0[c, u, v].item() * found.heatmap[u, v].item(), abs=0.51)
+            literal = 0.5 * x0[c, u, v].item() + 0.3 * colours[c, u, v].item()
+            assert blend[u, v, c] == pytest.approx(literal, abs=0.51)
+        assert found.binary_mask.dtype == torch.bool
+        assert not np.array_equal(binary, soft)  # Eq. (19) is another picture
+
+
 def test_the_loss_is_that_of_all_sizes() -> None:
     node = ClassNode(MODEL, [2, 0, 3], probability=False)
     for x, label, found in zip(PICTURES, [2, 0, 3], explained(node), strict=True):
@@ -202,6 +264,7 @@ def test_the_numbers_are_the_papers() -> None:
     paper = SeparateMasks()
     assert paper.sizes == tuple(5 + i for i in range(1, 11))
     assert (paper.start, paper.sparsity, paper.iterations) == (0.5, 10, 800)
+    assert paper.reference == 1000  # not the paper's: None would be
     assert paper.threshold * len(paper.sizes) == pytest.approx(3)
 
 

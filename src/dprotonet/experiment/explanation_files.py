@@ -54,6 +54,7 @@ def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> d
         "size": list(item.explanation.heatmap.shape),
         "image_size": list(item.image_size),
         **boxes(item.explanation, item.image_size),
+        "kept": item.explanation.kept,
         "passes": item.explanation.passes._asdict(),
         **_facts(item.explanation),
         "files": _save_maps(folder, item.explanation, raw=True)
@@ -76,6 +77,8 @@ def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, fol
         **asdict(row.item),
         **boxes(row.input, explained.image_size),
         "source_box": row.source.box()._asdict(),
+        "kept": row.input.kept,
+        "source_kept": row.source.kept,
         "passes": row.input.passes._asdict(),
         "source_passes": row.source.passes._asdict(),
         "files": _save_maps(folder, row.input, raw=True, stem=image)

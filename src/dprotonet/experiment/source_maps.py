@@ -1,6 +1,7 @@
 """Where each prototype lies in its own source image: made once a run, kept in the run folder.
 
-    explanations/PRESET-DIGEST/prototype-0012.npy     float16 (H, W) in [0, 1]
+    explanations/PRESET-DIGEST/prototype-0012.npy           float16 (H, W) in [0, 1]
+    explanations/PRESET-DIGEST/prototype-0012-above.npy     bool (H, W), of a preset that has a threshold
 
 The digest is of the preset with all its numbers and of the network, so that a map is never shown with a
 network or a setting that it was not made with. A file that is damaged is made anew; a folder that cannot be
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,7 +35,20 @@ logger = logging.getLogger(__name__)
 
 NONE = Passes(0, 0)
 
+ABOVE = "-above"
+
 Observer = Callable[[int], Callable[[Step], None]]  # of so many maps, to who watches their steps
+
+
+class _Kept(NamedTuple):
+    """What is kept of a prototype's explanation: float16 (H, W), and bool (H, W) or None."""
+
+    heatmap: Tensor
+    above: Tensor | None
+
+    @classmethod
+    def of(cls, made: Explanation) -> "_Kept":
+        return cls(made.heatmap.cpu().half(), None if made.above is None else made.above.cpu())
 
 
 @dataclass(frozen=True)
@@ -56,11 +71,7 @@ class SourceMaps:
     def stored(self, prototypes: Sequence[int]) -> dict[int, Explanation]:
         """Where those prototypes lie whose heatmaps are kept already; `raw` is the heatmap once more."""
         found = {number: self._read(number) for number in prototypes}
-        return {
-            number: self._explanation(number, heatmap)
-            for number, heatmap in found.items()
-            if heatmap is not None
-        }
+        return {number: self._explanation(number, maps) for number, maps in found.items() if maps is not None}
 
     def made(self, prototypes: Sequence[int], *, observer: Observer) -> dict[int, Explanation]:
         """Where these prototypes lie, found by the decoder and kept for the next time."""
@@ -68,7 +79,7 @@ class SourceMaps:
         for start in range(0, len(prototypes), self.block):
             block = prototypes[start : start + self.block]
             made = self._decoded(block, observer(len(block)))
-            self._keep({number: item.heatmap for number, item in made.items()})
+            self._keep({number: _Kept.of(item) for number, item in made.items()})
             found |= {number: self._as_kept(number, item) for number, item in made.items()}
         return found
 
@@ -96,43 +107,52 @@ class SourceMaps:
         found = self.decoder.explain(inputs, node, on_step=watch)
         return dict(zip(prototypes, found, strict=True))
 
-    def _explanation(self, prototype: int, heatmap: Tensor, passes: Passes = NONE) -> Explanation:
+    def _explanation(self, prototype: int, maps: "_Kept", passes: Passes = NONE) -> Explanation:
         facts = {"preset": self.decoder.name, "stored": passes == NONE}
-        image = self.model.inputs([self.image(prototype)])[0]
-        return Explanation(heatmap, heatmap, {}, (), passes, _name(prototype), image, facts)
+        image, heatmap = self.model.inputs([self.image(prototype)])[0], maps.heatmap.float()
+        return Explanation(heatmap, heatmap, {}, (), passes, _name(prototype), image, facts, maps.above)
 
     def _as_kept(self, prototype: int, made: Explanation) -> Explanation:
         """As it will be read the next time: the same picture today and tomorrow."""
-        return self._explanation(prototype, made.heatmap.cpu().half().float(), made.passes)
+        return self._explanation(prototype, _Kept.of(made), made.passes)
 
     # ── keeping ──
 
-    def _path(self, prototype: int) -> Path:
-        return self.folder / f"prototype-{prototype:04d}.npy"
+    def _path(self, prototype: int, kind: str = "") -> Path:
+        return self.folder / f"prototype-{prototype:04d}{kind}.npy"
 
-    def _read(self, prototype: int) -> Tensor | None:
-        path = self._path(prototype)
+    def _read(self, prototype: int) -> "_Kept | None":
+        heatmap = self._array(self._path(prototype), np.float16)
+        if heatmap is None or self.decoder.preset.above(heatmap) is None:
+            return None if heatmap is None else _Kept(heatmap, None)
+        above = self._array(self._path(prototype, ABOVE), np.bool_)
+        return None if above is None else _Kept(heatmap, above)
+
+    def _array(self, path: Path, dtype: type) -> Tensor | None:
+        """What a file holds; None if it is not there, or damaged."""
         if not path.is_file():
             return None
         try:
-            return self._checked(np.load(path, allow_pickle=False))
+            return self._checked(np.load(path, allow_pickle=False), dtype)
         except (OSError, ValueError, TypeError, EOFError) as error:
             logger.warning("%s is damaged (%s) and is made anew", path, error)
             return None
 
-    def _checked(self, values: object) -> Tensor:
+    def _checked(self, values: object, dtype: type) -> Tensor:
         side = self.model.config.data.image_size
-        if not isinstance(values, np.ndarray) or values.dtype != np.float16 or values.shape != (side, side):
-            raise ValueError(f"not a float16 array of {side} × {side}")
+        if not isinstance(values, np.ndarray) or values.dtype != dtype or values.shape != (side, side):
+            raise ValueError(f"not a {np.dtype(dtype)} array of {side} × {side}")
         if not ((values >= 0) & (values <= 1)).all():  # false for NaN too
             raise ValueError("not within [0, 1]")
-        return torch.from_numpy(values).float()
+        return torch.from_numpy(values)
 
-    def _keep(self, heatmaps: Mapping[int, Tensor]) -> None:
+    def _keep(self, found: Mapping[int, "_Kept"]) -> None:
         try:
-            for number, heatmap in heatmaps.items():
-                with whole(self._path(number)) as temporary, temporary.open("wb") as file:
-                    np.save(file, heatmap.cpu().half().numpy())
+            for number, maps in found.items():
+                for kind, values in (("", maps.heatmap), (ABOVE, maps.above)):
+                    if values is not None:
+                        with whole(self._path(number, kind)) as temporary, temporary.open("wb") as file:
+                            np.save(file, values.numpy())
         except OSError as error:
             logger.warning(
                 "%s cannot be written (%s): heatmaps of prototypes will be made again the next time",

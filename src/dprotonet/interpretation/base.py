@@ -97,6 +97,11 @@ class Explanation:
             else self.above
         )
 
+    @property
+    def kept(self) -> float:
+        """The share of the pixels that the binary mask keeps."""
+        return round(float(self.binary_mask.float().mean()), 6)
+
     def box(self, *, share: float = _SHARE) -> Box:
         """Round the hottest `share` of the pixels."""
         rows, columns = hottest_pixels(self.raw, share).nonzero().unbind(dim=1)
@@ -147,7 +152,7 @@ class Explanation:
         return {
             "node": self.node,
             "size": list(self.heatmap.shape),
-            "kept": round(float(self.binary_mask.float().mean()), 6),
+            "kept": self.kept,
             "passes": self.passes._asdict(),
             "box": self.box()._asdict(),
             "loss": [round(value, 6) for value in self.loss],

@@ -82,6 +82,9 @@ def test_the_command_explains_a_file(
         assert heatmap.shape == (SIZE, SIZE)
         assert 0 <= heatmap.min() <= heatmap.max() <= 1
         assert (folder / f"{stem}-overlay.png").is_file()
+        told = json.loads((folder / f"{stem}-explanation.json").read_text("utf-8"))["files"]
+        assert {"heatmap", "binary_mask", "blend", "masked", "binary"} <= set(told)
+        assert all((folder / name).is_file() for name in told.values())
     assert Image.open(folder / item["sheet"]).width > 200
     assert main(words) == 0
     captured = capsys.readouterr()
