@@ -79,7 +79,10 @@ def test_one_table_has_lines_of_several_networks(done: Path) -> None:
         accuracy[item["row"]].append(100 * item["accuracy"])
     for line in lines:
         assert line["accuracy"] == pytest.approx(sum(accuracy[line["row"]]) / 2)
-    assert (lines[2]["forward"], lines[2]["backward"]) == (22, 20)  # the image, its prototype, 2 × 10 masks
+    assert (lines[2]["forward"], lines[2]["backward"]) == (
+        23,
+        20,
+    )  # the image, a blank one, its prototype, 2 × 10 masks
 
 
 def test_only_what_a_line_names_is_measured(done: Path) -> None:
