@@ -3,7 +3,7 @@
     python docs/occurrence_maps.py "from one half=runs/half" "from 0.01=runs/rare"
 
 Each NAME=RUN is an XProtoNet on the built-in birds, judged on 60 of its validation images. Writes
-occurrence.json and images/occurrence.png beside this file.
+occurrence.json, and of the first two images/occurrence.png, beside this file.
 """
 
 import json
@@ -61,6 +61,13 @@ class Study:
         said = weight[(self.evidence @ weight.T).argmax(dim=1)].clamp_min(0) * self.evidence.clamp_min(0)
         return upsample(torch.einsum("bp,bphw->bhw", said, maps), self.truth.shape[-2:])
 
+    def strongest(self) -> Tensor:
+        """The map of the prototype that says most for the predicted class, (N, H, W)."""
+        weight = self.network.head.weight.detach()
+        said = weight[(self.evidence @ weight.T).argmax(dim=1)] * self.evidence
+        chosen = self.maps[torch.arange(len(self.maps)), said.argmax(dim=1)]
+        return upsample(chosen, self.truth.shape[-2:])
+
     def on_and_off(self, values: Tensor) -> dict[str, float]:
         """Means over places that touch the bird, and over the others; values (N, K, h, w)."""
         bird = self.bird.expand_as(values)
@@ -78,6 +85,8 @@ class Study:
             "|F|": self.on_and_off(length),
             "DICE": self._dice(shown),
             "energy": self._energy(shown),
+            "DICE, every map scaled to [0, 1] first": self._dice(self.class_maps(_scaled(self.maps))),
+            "DICE, strongest prototype alone": self._dice(self.strongest()),
             "DICE of M |F|": self._dice(weighed),
             "energy of M |F|": self._energy(weighed),
         }
@@ -89,6 +98,11 @@ class Study:
         return float(energy_share(unit_range(maps), self.truth).nanmean())
 
 
+def _scaled(maps: Tensor) -> Tensor:
+    low, high = maps.amin(dim=(-2, -1), keepdim=True), maps.amax(dim=(-2, -1), keepdim=True)
+    return (maps - low) / (high - low)
+
+
 def main(words: list[str]) -> None:
     here = Path(__file__).parent
     studies = {name: Study(folder) for name, _, folder in (word.partition("=") for word in words)}
@@ -96,7 +110,7 @@ def main(words: list[str]) -> None:
     (here / "occurrence.json").write_text(json.dumps(content, indent=1) + "\n")
     first = next(iter(studies.values()))
     columns = {}
-    for name, study in studies.items():
+    for name, study in list(studies.items())[:2]:
         length = study.features.norm(dim=1, keepdim=True)
         columns[f"M, {name}"] = unit_range(study.class_maps(study.maps))[:SHOWN]
         columns[f"M |F|, {name}"] = unit_range(study.class_maps(study.maps * length))[:SHOWN]

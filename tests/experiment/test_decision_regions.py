@@ -82,6 +82,7 @@ def test_numbers_against_literal_ones(model: Model) -> None:
     for item in explained(model, data).images:
         true, found, heat = item.true_boxes[0], item.box, item.explanation.heatmap
         assert true == (8, 8, 24, 40)
+        assert found is not None
         pixels = [(row, column) for row in range(SIZE) for column in range(SIZE)]
         inside = [8 <= row < 40 and 8 <= column < 24 for row, column in pixels]
         hit = [
@@ -104,6 +105,18 @@ def test_boxes_are_drawn_as_boxes_and_masks_as_masks(model: Model) -> None:
     assert masked.drawn(truth=True).box is None
     assert masked.true_boxes == ((8, 8, 24, 40),)  # round the mask, for the numbers
     assert boxed.drawn(truth=False).truth is None
+
+
+def test_the_found_box_goes_round_the_binary_mask(model: Model) -> None:
+    data = Planted(model.classes, dict.fromkeys(range(12), square(8, 8, 24, 40)), boxes=True)
+    (item, *_) = explained(model, data).images
+    planted = replace(item, explanation=replace(item.explanation, above=square(20, 3, 31, 9)))
+    assert planted.box == (20, 3, 31, 9)
+    empty = replace(item, explanation=replace(item.explanation, above=square(0, 0, 0, 0)))
+    assert empty.box is None
+    assert empty.iou == 0
+    assert empty.summary()["found box"] is None
+    assert empty.drawn(truth=True).box is None
 
 
 def test_a_missing_truth_is_counted_and_the_rest_goes_on(model: Model, tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Beside(nn.Module):
 
     Unstated: how occurrence starts. Ours starts rare: where a backbone sees nothing, a prototype is given
     `rare`. From one half, |M| would have to teach it, and pulls hardest where activations are strong: maps
-    sink on the object and stay up in the background, where short features make them harmless to the cosine
+    sink on the object and stay up in the background, where features are short and the cosine allows it
     (docs/rivals.md).
     """
 

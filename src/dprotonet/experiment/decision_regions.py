@@ -54,16 +54,15 @@ class Decided:
     prediction: Prediction
     explanation: Explanation
     true_class: str | None  # None where data and run have other classes
-    share: float = 0.2  # of the pixels, the hottest ones
 
     @property
     def right(self) -> bool | None:
         return None if self.true_class is None else self.true_class == self.prediction.class_name
 
     @property
-    def box(self) -> Box:
-        """The found one: the smallest rectangle round the hottest share of the pixels."""
-        return self.explanation.box(share=self.share)
+    def box(self) -> Box | None:
+        """The found one: the smallest rectangle round the binary mask M^b; None where that is empty."""
+        return _round(self.explanation.binary_mask.cpu())
 
     @property
     def truth(self) -> Tensor | None:
@@ -78,8 +77,8 @@ class Decided:
             return ()
         if self.sample.truth_is_boxes:
             return tuple(Box(*pixel_box(box, self.truth.shape[-1])) for box in self.sample.boxes)
-        rows, columns = (self.truth.any(dim=axis).nonzero().flatten() for axis in (1, 0))
-        return (Box(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1),)
+        box = _round(self.truth)
+        return () if box is None else (box,)
 
     @property
     def iou(self) -> float | None:
@@ -87,7 +86,9 @@ class Decided:
         if self.truth is None:
             return None
         size = self.truth.shape
-        return float(overlap(_area([self.box], size), _area(self.true_boxes, size)).iou[0])
+        return float(
+            overlap(_area([self.box] if self.box else [], size), _area(self.true_boxes, size)).iou[0]
+        )
 
     @property
     def heat_inside(self) -> float | None:
@@ -105,7 +106,7 @@ class Decided:
             "true class": self.true_class,
             "node": self.explanation.node,
             "truth": None if self.truth is None else "boxes" if self.sample.truth_is_boxes else "mask",
-            "found box": self.box._asdict(),
+            "found box": self.box._asdict() if self.box else None,
             "true boxes": [box._asdict() for box in self.true_boxes],
             "iou": self.iou,
             "heat inside truth": self.heat_inside,
@@ -281,6 +282,14 @@ def _check(model: Model, *, images: int, node: str, truth: str) -> None:
             raise UserError(f"unknown {name} '{given}'; known: {', '.join(known)}")
     if node == "prototype":
         model.check_prototypes()
+
+
+def _round(mask: Tensor) -> Box | None:
+    """The smallest rectangle round the pixels of a mask (H, W), None if it has none."""
+    rows, columns = (mask.any(dim=axis).nonzero().flatten() for axis in (1, 0))
+    if not len(rows):
+        return None
+    return Box(int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1)
 
 
 def _area(boxes: Sequence[Box], size: Sequence[int]) -> Tensor:
