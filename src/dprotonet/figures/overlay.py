@@ -50,8 +50,8 @@ def masked_image(image: Tensor, heatmap: Tensor) -> Tensor:
     The image (3, H, W) or (1, H, W) is uint8, the heatmap (H, W) lies in [0, 1], the result is (3, H, W)
     uint8. A lukewarm place is dim; `binary_image` shows it in full.
 
-    Unstated: which binary-mask image is meant. Eq. (19) has A·x with a normalised heatmap A, line 21 of
-    Algorithm 1 has M^b·X0 with a mask of 0 and 1. We give both, this one and `binary_image`.
+    Unstated: which binary-mask image is meant: A·x in Eq. (19) and M^b·X0 in line 21 of Algorithm 1 differ,
+    since A is a normalised heatmap and M^b is 0 or 1. We give both, this one and `binary_image`.
     """
     _check(image, heatmap)
     return _as_bytes(image.expand(3, -1, -1) * heatmap.to(image.device, torch.float32))
