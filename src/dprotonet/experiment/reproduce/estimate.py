@@ -24,6 +24,7 @@ from dprotonet.experiment.reproduce.items import SOURCES
 from dprotonet.training.phases import planned_epochs
 
 _BATCH = 4  # images of a measured step
+_BEHIND = 1.15  # a step of the whole network, in steps of its backbone (benchmarks/networks.py)
 _CHANNELS = 1024  # forward passes of Score-CAM and Ablation-CAM: the channels of the last map, about
 _MEASURING = 62  # forward passes that the measures of one map take: two curves of 28 steps, and some more
 
@@ -34,14 +35,6 @@ class Images(NamedTuple):
     train: int
     test: int
     classes: int
-
-
-class Speed(NamedTuple):
-    """Seconds for one image: forwards through the backbone, forwards and back, and a step behind it."""
-
-    forward: float
-    step: float
-    head: float
 
 
 @dataclass
@@ -57,15 +50,17 @@ class Estimate:
             return 0.0
         self.trained.add(digest)
         config, images = run.config, images_of(run.config, known)
-        speed = measured(config.network, config.data.image_size, images.classes)
+        size, network = config.data.image_size, config.network
+        forward, step = backbone_speed(network.backbone, network.channels, size)
         epochs = planned_epochs(build_stages(config))
         seen = images.train * config.training.views_per_epoch * epochs
         if config.training.mode == "frozen":
-            return self._features(config, images) * speed.forward + seen * speed.head
-        judged = (images.train * config.data.val_fraction * epochs + images.test) * speed.forward
+            head = head_speed(network, size, images.classes)
+            return self._features(config, images) * forward + seen * head
+        judged = (images.train * config.data.val_fraction * epochs + images.test) * forward
         pushes = epochs // config.training.push_every
-        again = pushes * images.train * (1 + config.training.views_per_epoch) * speed.forward
-        return seen * (speed.step + speed.head) + judged + again
+        again = pushes * images.train * (1 + config.training.views_per_epoch) * forward
+        return seen * step * _BEHIND + judged + again
 
     def _features(self, config: Config, images: Images) -> int:
         key = (
@@ -91,10 +86,9 @@ class Estimate:
                 if config is None:
                     continue
                 images = images_of(config, known)
-                speed = measured(config.network, config.data.image_size, images.classes)
-                total += (
-                    _count(plan.localisation, images) * (passes(line.method) + _MEASURING) * speed.forward
-                )
+                network = config.network
+                forward, _ = backbone_speed(network.backbone, network.channels, config.data.image_size)
+                total += _count(plan.localisation, images) * (passes(line.method) + _MEASURING) * forward
         return total
 
 
@@ -129,13 +123,9 @@ def _count(plan: LocalisationPlan, images: Images) -> int:
     return min(plan.images_per_class * images.classes, images.test)
 
 
-def measured(config: NetworkConfig, size: int, classes: int) -> Speed:
-    """Timed on the device that training would take."""
-    return Speed(*_backbone_speed(config.backbone, config.channels, size), _head_speed(config, size, classes))
-
-
 @cache
-def _backbone_speed(backbone: str, channels: int, size: int) -> tuple[float, float]:
+def backbone_speed(backbone: str, channels: int, size: int) -> tuple[float, float]:
+    """Seconds of an image forwards, and forwards and back, on the device that training would take."""
     device = Accelerator().device
     spec = BackboneSpec(BackboneSpec.parse(backbone).name, "none")
     network = load_backbone(spec, in_channels=channels, image_size=size).to(device)
@@ -146,8 +136,8 @@ def _backbone_speed(backbone: str, channels: int, size: int) -> tuple[float, flo
 
 
 @cache
-def _head_speed(config: NetworkConfig, size: int, classes: int) -> float:
-    """Of what follows the backbone, on features of any content."""
+def head_speed(config: NetworkConfig, size: int, classes: int) -> float:
+    """Seconds of an image forwards and back through what follows the backbone, on features of any content."""
     network = build_network(config, classes=classes, image_size=size, pretrained=False)
     behind = network.without_backbone().to(Accelerator().device)
     backbone = network.encoder.backbone
