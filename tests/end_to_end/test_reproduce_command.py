@@ -78,6 +78,7 @@ def test_every_table_has_ours_beside_the_papers(done: tuple[list[str], Path]) ->
         for row in table["rows"]:
             assert all(cell["ours"] is not None for cell in row["cells"]), (name, row["name"])
             assert row["deviations"]
+    assert items["table-2"]["tables"][0]["title"].endswith("the paper's are of RSNA and ResNet50")
     first = {row["name"]: row for row in items["table-1"]["tables"][0]["rows"]}
     (cell,) = first["DProtoNet"]["cells"]
     assert cell["paper"] == 80.9

@@ -13,8 +13,9 @@ from tests.conftest import rival_config, tiny_config
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, by_name, from_tables, to_tables
+from dprotonet.data.transforms import Augment
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.build import check_config
+from dprotonet.experiment.build import build_augment, check_config
 from dprotonet.experiment.paper_values import DECODER, PAPER
 from dprotonet.experiment.recipes import FROZEN, NETWORKS, RECIPES, config_from, final_config
 from dprotonet.experiment.run_folder import RunFolder
@@ -170,6 +171,12 @@ def test_a_run_folder_keeps_where_its_values_came_from(tmp_path: Path) -> None:
         pass
     assert folder.read_origins() == origins  # epochs were given before and after
     assert folder.read_config().training.epochs == 4
+
+
+def test_augmentation_has_the_same_defaults_as_a_setting_and_by_hand() -> None:
+    assert build_augment(final_config(Config()).augmentation) == Augment()
+    changed = config_from({"augmentation": {"flip": 0.0, "shear": 3.0, "rotation_probability": 0.1}})
+    assert build_augment(changed.augmentation) == Augment(flip=0.0, shear=3.0, rotation_probability=0.1)
 
 
 # ── the paper ──

@@ -80,7 +80,7 @@ def compared(plan: Plan, content: Mapping[str, Any], beside: Beside, met: Deviat
         item["row"]: (item.get("epochs", math.nan), item.get("steps", math.nan))
         for item in content["results"]
     }
-    return ComparedTable(plan.title, heads, tuple(rows), lengths)
+    return ComparedTable(f"{plan.title}; {_whose(beside)}", heads, tuple(rows), lengths)
 
 
 # ── which cells ──
@@ -114,6 +114,14 @@ def _head(plan: Plan, column: str, measure: str, beside: Beside) -> str:
     word = {"accuracy": "accuracy", MAP_SENSITIVITY: "sensitivity of the maps"}.get(measure, measure)
     several = len({pair[0] for pair in _shown(beside)}) > 1
     return f"{column}, {word}" if several else word
+
+
+def _whose(beside: Beside) -> str:
+    """Which numbers of the paper stand beside ours, where the heads do not say it."""
+    if beside.column:
+        return f"the paper's are of {' and '.join(_expected(beside, '', ''))}"
+    data = "Stanford Cars" if beside.paper == "general-cars" else "CUB-200-2011"
+    return "the paper's by name" if beside.paper in ("medical", "backbone") else f"the paper's of {data}"
 
 
 def _cell(
