@@ -121,8 +121,8 @@ def test_deviations_are_named_on_both_pages(done: tuple[list[str], Path]) -> Non
 
 def test_equal_runs_of_several_tables_are_trained_once(done: tuple[list[str], Path]) -> None:
     runs = [path for path in (done[1] / "runs").iterdir() if path.is_dir()]
-    assert len(runs) == 7 + 3  # five networks, our own recipe and the black box; three values of M
-    assert sum(path.name.startswith("dprotonet") for path in runs) == 5
+    assert len(runs) == 7 + 2  # five networks, our own recipe and the black box; two values of M
+    assert sum(path.name.startswith("dprotonet") for path in runs) == 4
 
 
 def test_the_same_command_does_nothing_again(

@@ -110,7 +110,8 @@ RECIPES: Mapping[str, Recipe] = {
         # Unstated there: the number of epochs, and of the augmented copies that an epoch goes through. A push
         # mixes up to 40 of them (Table 4), so 40; nothing is said of stopping early.
         {"training": {"epochs": 30, "views_per_epoch": 40, "patience": 1000}, "augmentation": {"flip": 0.0}},
-        networks={"dprotonet": PAPER.tables(), "xprotonet": _SILENT, "blackbox": _SILENT},
+        # Of the black box's training nothing is said: it keeps the schedule and decay that suit its rate.
+        networks={"dprotonet": PAPER.tables(), "xprotonet": _SILENT},
     ),
     "protopnet": Recipe("ProtoPNet as its authors' code has it", _AUTHORS, "protopnet"),
     "np-protopnet": Recipe("NP-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "np-protopnet"),
