@@ -132,8 +132,8 @@ class TrainingConfig:
     epochs: int = 30
     """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
     views_per_epoch: int = 1
-    """How often an epoch sees each training image, augmented anew each time. The paper and ProtoPNet store 30
-    to 40 augmented copies of each image, so their epochs have so many times the steps of ours."""
+    """How often an epoch sees each training image, each time another augmented view. ProtoPNet stores 30
+    augmented copies of each image, the paper an unknown number, so their epochs are as many times longer."""
     warm_epochs: int = 5
     push_every: int = 10
     last_layer_epochs: int = 20

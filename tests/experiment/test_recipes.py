@@ -148,6 +148,9 @@ def test_origins_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert origin(text, "dimension") == origin(text, "mode") == "command line"
     assert origin(text, "epsilon") == "recipe paper: Section 4.3"
     assert origin(text, "last_layer_epochs") == "default: not in the paper"
+    assert origin(text, "views_per_epoch") == "recipe paper, where the paper is silent"
+    rival = shown(["--recipe", "paper", "--network", "xprotonet"], capsys)
+    assert (origin(rival, "decoder"), origin(rival, "mask_style")) == ("default", "default")
     text = shown(["--mode", "frozen", "--network", "dprotonet"], capsys)
     assert (origin(text, "epochs"), origin(text, "batch_size")) == ("frozen mode", "default")
     assert origin(shown(["--network", "protopnet"], capsys), "regions") == "network protopnet"

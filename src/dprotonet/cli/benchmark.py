@@ -46,7 +46,7 @@ def main(words: list[str]) -> None:
         check_config(cell.config)
     check_places(plan, arguments.plan.name)
     benchmark = Benchmark(plan, arguments.out, cache=arguments.cache or default_cache())
-    benchmark.results()  # a folder of another plan is better found before the work
+    benchmark.check()  # a folder of another plan is better found before the work
     failures = _worked(benchmark)
     content = {**save_benchmark(benchmark), "failures": [failure._asdict() for failure in failures]}
     if arguments.json:

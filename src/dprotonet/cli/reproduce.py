@@ -85,16 +85,22 @@ def _worked(reproduction: "Reproduction") -> "list[Failure]":
     from dprotonet.cli.benchmark import Watch
     from dprotonet.cli.progress import Reporter, stderr_console
 
+    current = ""
     with Reporter(stderr_console()) as reporter:
         watch = Watch(reporter)
         for what, progress in reproduction.run():
+            plan = what.partition(":")[0]
+            if current and plan != current:
+                _save(reproduction)  # pages of what is there so far: the rest may take days
+            current = plan
             watch.see(what, progress)
     return watch.failures
 
 
 def _save(reproduction: "Reproduction") -> dict[str, Any]:
-    """Both pages and everything on them as JSON."""
+    """The pages, and everything on them as JSON; those of some items are named after them."""
     from dprotonet.experiment.reproduce.compared import Deviations
+    from dprotonet.experiment.reproduce.items import ITEMS
     from dprotonet.experiment.reproduce.pages import Pages
     from dprotonet.files import write_text
     from dprotonet.report.reproduction import render_reproduction
@@ -104,7 +110,8 @@ def _save(reproduction: "Reproduction") -> dict[str, Any]:
     kind = "on the built-in birds (quick)" if reproduction.quick else "on the paper's data"
     out = reproduction.out
     pages = Pages(f"DProtoNet's tables and figures, {kind}", shown, met.texts, out)
-    paths = {kind: out / f"reproduction.{kind}" for kind in ("html", "tex", "md", "json")}
+    stem = "reproduction" if set(reproduction.items) == set(ITEMS) else "-".join(reproduction.items)
+    paths = {kind: out / f"{stem}.{kind}" for kind in ("html", "tex", "md", "json")}
     write_text(paths["md"], pages.markdown())
     write_text(paths["html"], render_reproduction(pages))
     write_text(paths["tex"], pages.latex())
@@ -135,22 +142,27 @@ def _list(reproduction: "Reproduction", *, as_json: bool) -> None:
             reporter.advance("measuring", len(found), len(reproduction.benchmarks), planned.plan)
     if as_json:
         rows = [{**item._asdict(), "missing": [gone._asdict() for gone in item.missing]} for item in found]
-        json.dump({"plans": rows, "seconds": sum(item.seconds or 0 for item in found)}, sys.stdout)
+        json.dump({"plans": rows, "seconds": sum(item.seconds for item in found)}, sys.stdout)
         print()
         return
     for item in found:
         _tell(item)
-    total = sum(item.seconds or 0 for item in found)
-    print(f"\nall together: about {duration(total)} on this machine, by a measured step of each network")
+    total, later = sum(item.seconds for item in found), sum(item.later for item in found)
+    rest = f", and {duration(later)} more once all data is there" if later else ""
+    print(
+        f"\nall together: about {duration(total)} on this machine{rest}, by a measured step of each backbone"
+    )
 
 
 def _tell(item: "Planned") -> None:
     done = f", {item.finished} finished" if item.finished else ""
-    print(
-        f"{item.plan} ({', '.join(item.items)}): {item.runs} runs{done}, about {duration(item.seconds or 0)}"
-    )
+    print(f"{item.plan} ({', '.join(item.items)}): {item.runs} runs{done}, about {duration(item.seconds)}")
+    for problem in item.problems:
+        print(f"  cannot be read: {problem}")
     for gone in item.missing:
         print(f"  missing: {gone.name} in {gone.folder}; get it from {gone.address}")
+    if item.later:
+        print(f"  with it: about {duration(item.later)} more")
 
 
 def duration(seconds: float) -> str:

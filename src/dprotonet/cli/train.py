@@ -150,7 +150,8 @@ def _with_sources(resolved: Resolved, arguments: TrainArguments, before: Config 
         kept = [name for name in ("recipe", *said) if name in given and old[name] == new[name]]
         origins |= dict.fromkeys(kept, f"file {arguments.config.name}")
     if arguments.resume and arguments.out is not None:
-        known = RunFolder(arguments.out).read_origins()
+        first = arguments.out / "fold-1"
+        known = RunFolder(first if first.is_dir() else arguments.out).read_origins()
         origins |= {name: known.get(name, "the run that goes on") for name in old if old[name] == new[name]}
     return replace(resolved, origins=origins)
 

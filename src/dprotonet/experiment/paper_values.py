@@ -3,7 +3,7 @@
 `--recipe paper` is made of these values; docs/fidelity.md lists every default that differs, with the reason
 given here, and a test fails where a difference has none.
 
-Unstated: how many epochs follow the warm ones; 30 in all, in every recipe.
+Unstated: how many epochs follow the warm ones; 30 in all, but for frozen mode's own five.
 Unstated: how many augmented copies of an image an epoch goes through. `--recipe paper` takes 40, as many as
 Table 4 mixes in a push, and the recipes of ProtoPNet 30, as its code makes; our default is 1, made anew in
 each epoch, so that our epochs have 30 to 40 times fewer steps (`views_per_epoch`).

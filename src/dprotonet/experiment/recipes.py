@@ -113,7 +113,7 @@ RECIPES: Mapping[str, Recipe] = {
         # Of the black box's training nothing is said: it keeps the schedule and decay that suit its rate.
         networks={"dprotonet": PAPER.tables(), "xprotonet": _SILENT},
     ),
-    "protopnet": Recipe("ProtoPNet as its authors' code has it", _AUTHORS, "protopnet"),
+    "protopnet": Recipe("ProtoPNet with its authors' width, batch and copies", _AUTHORS, "protopnet"),
     "np-protopnet": Recipe("NP-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "np-protopnet"),
     "gen-protopnet": Recipe("Gen-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "gen-protopnet"),
     "xprotonet": Recipe("XProtoNet by its paper; its code is unpublished", {}, "xprotonet"),
@@ -201,9 +201,21 @@ def _complete(origins: Mapping[str, str], tables: Tables, recipe: str) -> dict[s
         for key in values if isinstance(values, Mapping) else ():
             name = f"{section}.{key}"
             origin = origins.get(name, DEFAULT)
-            implied = recipe == "paper" and origin in ("recipe paper", DEFAULT)
-            found[name] = f"{origin}: {PAPER.place(name)}" if implied else origin
+            found[name] = _told(origin, name, values[key]) if recipe == "paper" else origin
     return found
+
+
+def _told(origin: str, name: str, value: Any) -> str:
+    """Under the paper's recipe: with the place in the paper of a value that is the paper's."""
+    if name not in PAPER.stated:
+        silent = {
+            "recipe paper": "recipe paper, where the paper is silent",
+            DEFAULT: "default: not in the paper",
+        }
+        return silent.get(origin, origin)
+    stated = PAPER.stated[name]
+    theirs = stated.value is None or stated.value == value
+    return f"{origin}: {stated.place}" if theirs and origin in ("recipe paper", DEFAULT) else origin
 
 
 def check_rival(config: Config) -> None:

@@ -108,6 +108,7 @@ class Trainer:
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
         self._tell_epochs(accelerator)
+        self._warn_of_few_views()
         engine = yield from self._engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
@@ -125,6 +126,18 @@ class Trainer:
                 "only %d validation images in all: choosing the best epoch by so few is a lottery; "
                 "add images, or set a larger share of them aside for validation",
                 images,
+            )
+
+    def _warn_of_few_views(self) -> None:
+        """Frozen mode has so many different views of an image as it keeps."""
+        training = self.config.training
+        if training.mode == "frozen" and training.views_per_epoch > 1 + training.augmentations:
+            logger.warning(
+                "views_per_epoch is %d, but frozen mode keeps %d views of each image, which repeat; "
+                "give --augmentations %d for as many",
+                training.views_per_epoch,
+                1 + training.augmentations,
+                training.views_per_epoch - 1,
             )
 
     def _needed_images(self) -> int:

@@ -51,5 +51,6 @@ def score_views(
     parts: list[Tensor] = gather_object([torch.cat(pieces) if pieces else torch.empty(0)])
     found = torch.empty(len(wanted), next(part.shape[1] for part in parts if len(part)))
     for process, part in enumerate(parts):
-        found[process :: share.processes] = part
+        if len(part):  # of few images a process may have none
+            found[process :: share.processes] = part
     return ScoreViews(found, [views.labels[index] for index, _ in wanted])

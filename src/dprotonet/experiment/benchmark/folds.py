@@ -5,7 +5,6 @@ compares scores, which those of two networks do not bear: it is the mean over fo
 """
 
 from collections.abc import Mapping, Sequence
-from math import nan
 from statistics import fmean
 from typing import Any
 
@@ -26,8 +25,7 @@ def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "config": first["config"] | {"data": first["config"]["data"] | {"fold": 0}},
         "seconds": sum(result["seconds"] for result in results),
-        "epochs": fmean(result.get("epochs", nan) for result in results),
-        "steps": fmean(result.get("steps", nan) for result in results),
+        **{name: _mean([result.get(name) for result in results]) for name in ("epochs", "steps")},
         "push changes": [change for result in results for change in result["push changes"]],
         "split": f"{len(results)} folds",
         **counted(confusion, list(first["per_class"]), positive=first["positive"]),
@@ -35,3 +33,8 @@ def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         AT_THE_END: fmean((result[AT_THE_END] for result in results), weights=images),
         "folds": [{"images": result["images"], "accuracy": result["accuracy"]} for result in results],
     }
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None

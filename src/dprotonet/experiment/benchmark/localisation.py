@@ -22,7 +22,7 @@ from dprotonet.data.listed import ListedImages
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.localisation_plan import Line, LocalisationPlan
 from dprotonet.experiment.benchmark.plan import Cell
-from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress
+from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import method, needs_prototypes
@@ -103,7 +103,8 @@ class Localisation:
     def folder(self, cell: Cell) -> Path:
         """Beside the run; where several plans share it, each with a protocol of its own, below the plan."""
         if self.benchmark.runs is not None:
-            return self.benchmark.folder / FOLDER / cell.folder
+            digest = config_digest(cell.runs[0].config)  # another config is another network
+            return self.benchmark.folder / FOLDER / f"{cell.folder}-{digest}"
         return self.benchmark.explained(cell) / FOLDER
 
     def test(self, cell: Cell) -> ImageData:

@@ -112,6 +112,9 @@ class Plan:
         rows, columns = _changes(content, "row", where), _changes(content, "column", where)
         shared = {table: content.get(table, {}) for table in TABLES}
         recipe = content.get("recipe", "default")
+        wrong = [table for table, values in shared.items() if not isinstance(values, dict)]
+        if wrong:
+            raise UserError(f"{where}: {wrong[0]} must be a table, [{wrong[0]}]")
         cells = [
             Cell(row.name, column.name, seed, *_config(shared, recipe, (row, column), seed=seed, where=where))
             for seed in _seeds(content, where)  # first, so that a stopped table has whole seeds
@@ -162,6 +165,9 @@ def _changes(content: Mapping[str, Any], kind: str, where: str) -> list[Change]:
                 + ", ".join(f"{table}.*" for table in TABLES)
             )
         tables = {table: item[table] for table in TABLES if table in item}
+        for table, values in tables.items():
+            if not isinstance(values, dict):
+                raise UserError(f"{where}: {table} in a [[{kind}]] is {values!r}; write {table}.KEY = VALUE")
         changes.append(Change(item["name"], tables, item.get("recipe")))
     return changes
 

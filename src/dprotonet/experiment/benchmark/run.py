@@ -19,6 +19,7 @@ import torch
 from accelerate import Accelerator
 
 from dprotonet.config import Config, by_name
+from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.folds import pooled
 from dprotonet.experiment.benchmark.plan import AT_THE_END, Cell, Plan, Run
 from dprotonet.experiment.benchmark.run_pictures import RunPictures
@@ -80,11 +81,27 @@ class Benchmark:
         """What is finished, by row, column and seed; of folds, all have to be."""
         found = {}
         for cell in self.plan.cells:
-            results = [read_result(self.place(run), run.config) for run in cell.runs]
+            results = [self._result(run) for run in cell.runs]
             known = [result for result in results if result is not None]
             if len(known) == len(results):
                 found[cell.row, cell.column, cell.seed] = pooled(known)
         return found
+
+    def check(self) -> None:
+        """A UserError where a run is of another plan, or its result cannot be read."""
+        for cell in self.plan.cells:
+            for run in cell.runs:
+                read_result(self.place(run), run.config)
+
+    def finished(self, run: Run) -> bool:
+        return self._result(run) is not None
+
+    def _result(self, run: Run) -> dict[str, Any] | None:
+        """None also where it cannot be read: `run` tells of that."""
+        try:
+            return read_result(self.place(run), run.config)
+        except UserError:
+            return None
 
     def place(self, run: Run) -> Path:
         if self.runs is None:
@@ -166,10 +183,10 @@ def _evaluated(trainer: Trainer) -> Evaluation:
     return Evaluation(split, model.classes, predictions)
 
 
-def _length(run: RunFolder) -> dict[str, int]:
-    """Epochs, warm and joint, and optimiser steps of all kinds."""
+def _length(run: RunFolder) -> dict[str, int | None]:
+    """Epochs, warm and joint, and optimiser steps of all kinds, which earlier versions did not count."""
     epochs = [item for item in run.read_metrics() if item["event"] == "EpochDone"]
-    return {"epochs": epochs[-1]["epoch"], "steps": epochs[-1]["steps"]}
+    return {"epochs": epochs[-1]["epoch"], "steps": epochs[-1].get("steps")}
 
 
 def _push_changes(run: RunFolder) -> list[float]:

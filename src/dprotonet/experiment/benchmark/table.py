@@ -119,8 +119,9 @@ def _head(measure: str) -> str:
 
 def _length(results: list[Mapping[str, Any]]) -> tuple[float, float]:
     """Mean epochs and steps; NaN where a run of an earlier version did not count them."""
-    epochs, steps = ([found.get(name, math.nan) for found in results] or [math.nan] for name in LENGTHS)
-    return fmean(epochs), fmean(steps)
+    known = [[found[name] for found in results if found.get(name) is not None] for name in LENGTHS]
+    epochs, steps = (fmean(found) if found and len(found) == len(results) else math.nan for found in known)
+    return epochs, steps
 
 
 def spread(found: tuple[float, ...]) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from dprotonet.config import Config, by_name
 from dprotonet.experiment.benchmark.plan import Plan
+from dprotonet.experiment.paper_values import PAPER
 from dprotonet.experiment.recipes import config_from
 from dprotonet.experiment.reproduce.items import SOURCES, Beside
 from dprotonet.experiment.reproduce.paper_numbers import BACKBONES, DATA_SETS, MAP_SENSITIVITY, NUMBERS
@@ -18,7 +19,8 @@ from dprotonet.experiment.reproduce.paper_numbers import BACKBONES, DATA_SETS, M
 # They change speed, chance or places, not the experiment.
 _ASIDE = ("seed", "workers", "mixed_precision", "tensorboard", "image_cache", "mask_seed", "data_seed")
 _SECTIONS = ("network", "training", "augmentation")
-_DEVIATE = {"augmentations": "frozen"}  # settings that count in one mode only
+_IMAGES = 10  # of each class, in the paper's Table 5
+_OURS = ("augmentations", "patience")  # of frozen mode, and of stopping early: the paper has neither
 
 
 class Cell(NamedTuple):
@@ -76,9 +78,12 @@ def compared(plan: Plan, content: Mapping[str, Any], beside: Beside, met: Deviat
             for column, measure in shown
         )
         rows.append(Row(name, cells, met.numbered(_texts(plan, content, name, row, beside))))
+    by_row = {item["row"]: (item.get("epochs"), item.get("steps")) for item in content["results"]}
     lengths = {
-        item["row"]: (item.get("epochs", math.nan), item.get("steps", math.nan))
-        for item in content["results"]
+        name: (float(epochs), float(steps))
+        for name, row in names.items()
+        for epochs, steps in [by_row.get(row, (None, None))]
+        if epochs is not None and steps is not None
     }
     return ComparedTable(f"{plan.title}; {_whose(beside)}", heads, tuple(rows), lengths)
 
@@ -107,7 +112,7 @@ def _row_names(plan: Plan, beside: Beside, content: Mapping[str, Any]) -> dict[s
     measures = {measure for _, _, measure in NUMBERS[beside.paper]}
     if measures & {"AD50", "deletion"} and plan.localisation is not None:
         return {line.name: line.row for line in plan.localisation.line}
-    return {row: row for row in plan.rows} if plan.rows else {line["name"]: line["row"] for line in lines}
+    return {row: row for row in plan.rows} | {line["name"]: line["row"] for line in lines}
 
 
 def _head(plan: Plan, column: str, measure: str, beside: Beside) -> str:
@@ -186,17 +191,37 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def _texts(plan: Plan, content: Mapping[str, Any], name: str, row: str, beside: Beside) -> list[str]:
-    cells = [cell for cell in plan.cells if cell.row == row]
     texts: list[str] = []
-    for cell in cells[:1]:
-        data, backbone = _expected(beside, name, cell.column)
-        texts += _places(cell.config, data, backbone)
-        texts += [text for text in settings_apart(cell.config) if text.split()[0] not in _subject(plan)]
-    texts += _sizes(content, row)
-    if plan.localisation is not None:
-        method = next((line.method for line in plan.localisation.line if line.name == name), "")
-        if "=" in method:
-            texts.append(f"the decoder is {method.partition(':')[2]}")
+    for cell in plan.cells:
+        if cell.row == row:
+            data, backbone = _expected(beside, name, cell.column)
+            texts += _places(cell.config, data, backbone)
+            texts += [text for text in settings_apart(cell.config) if text.split()[0] not in _subject(plan)]
+            texts += _mixed(cell.config)
+    return list(dict.fromkeys([*texts, *_sizes(content, row), *_explained(plan, name, beside)]))
+
+
+def _mixed(config: Config) -> list[str]:
+    """Frozen mode has as many views of an image as it keeps."""
+    training, kept = config.training, 1 + config.training.augmentations
+    few = training.mode == "frozen" and training.push_images > kept and config.network.network != "blackbox"
+    return [f"a push mixes {kept} views, not {training.push_images}"] if few else []
+
+
+def _explained(plan: Plan, name: str, beside: Beside) -> list[str]:
+    """By what the maps of a line are made, and on how many images."""
+    located = plan.localisation
+    line = next((line for line in located.line if line.name == name), None) if located else None
+    if located is None or line is None or line.control:
+        return []
+    texts = []
+    kind, _, preset = line.method.partition(":")
+    if kind == "mdm-prototype" and preset == "paper":
+        texts.append("the decoder's η is relative to a blank image (docs/decoder.md)")
+    elif kind.startswith("mdm"):
+        texts.append(f"maps by {line.method}, not by the paper's decoder at its full length")
+    if "interpretability" in beside.paper and located.images_per_class != _IMAGES:
+        texts.append(f"maps on {located.images} test images, not on {_IMAGES} of each class")
     return texts
 
 
@@ -229,11 +254,11 @@ def settings_apart(config: Config) -> list[str]:
     texts = []
     for name, value in by_name(config).items():
         section, _, key = name.rpartition(".")
-        idle = key in _DEVIATE and config.training.mode != _DEVIATE[key]
-        if section not in _SECTIONS or key in (*_ASIDE, "backbone") or idle:
+        if (section not in _SECTIONS and name != "data.image_size") or key in (*_ASIDE, *_OURS, "backbone"):
             continue
         if value != theirs[name]:
-            texts.append(f"{key} {value}, not {theirs[name]}")
+            silent = "" if name in PAPER.stated else "the paper is silent, its recipe has "
+            texts.append(f"{key} {value}, {silent or 'not '}{theirs[name]}")
     return texts
 
 

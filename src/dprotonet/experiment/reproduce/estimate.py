@@ -91,6 +91,18 @@ class Estimate:
                 total += _count(plan.localisation, images) * (passes(line.method) + _MEASURING) * forward
         return total
 
+    def pictures(self, plan: Plan) -> float:
+        """Of `[figures]`: a map for each decision region, and for each inference two of three prototypes."""
+        wanted = plan.figures
+        if wanted is None:
+            return 0.0
+        maps = (wanted.regions + 6 * wanted.inference) * passes(f"mdm-prototype:{wanted.decoder}")
+        configs = {cell.column: cell.config for cell in plan.cells if cell.row == wanted.row}
+        return sum(
+            maps * backbone_speed(found.network.backbone, found.network.channels, found.data.image_size)[0]
+            for found in configs.values()
+        )
+
 
 def passes(method: str) -> float:
     """Passes of one map in units of a forward one; a backward pass to the image costs about as much."""
@@ -98,7 +110,7 @@ def passes(method: str) -> float:
     if kind in ("scorecam", "ablationcam"):
         return _CHANNELS
     if kind == "rise":
-        return 4000
+        return 1000  # its samples, by default
     if kind not in ("mdm", "mdm-prototype"):
         return 2
     chosen = preset_of(rest)[1]

@@ -13,7 +13,8 @@ from dprotonet.experiment.reproduce.reproduction import Shown
 
 NOTE = (
     "Ours with its 95 % interval: Wilson's over test images for accuracies, the bootstrap's over images for "
-    "maps. "
+    "maps. To every row apply the deviations of docs/fidelity.md that are no settings: Adam for SGD, the "
+    "sign of Sep, images held out for validation. "
     "Numbers in brackets name deviations from the paper, listed at the end; what the paper leaves open is in "
     "docs/fidelity.md."
 )
@@ -66,7 +67,7 @@ class Pages:
 
 def written(cell: Cell) -> tuple[str, str]:
     """The paper's number and ours, as people read them; – where there is none."""
-    paper = "–" if cell.paper is None else f"{cell.paper:.{cell.digits}f}"
+    paper = "–" if cell.paper is None else max(f"{cell.paper:.{cell.digits}f}", f"{cell.paper:g}", key=len)
     if cell.ours is None or isnan(cell.ours):
         return paper, "–"
     ours = f"{cell.ours:.{cell.digits}f}"

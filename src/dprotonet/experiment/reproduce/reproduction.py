@@ -39,14 +39,19 @@ class Missing(NamedTuple):
 
 
 class Planned(NamedTuple):
-    """What a plan would cost: runs finished, of all that can be trained, and seconds for the rest."""
+    """What a plan would cost: runs finished, of all that can be trained, and seconds for the rest.
+
+    `later` are seconds of the runs and maps whose data is missing, and `problems` data that cannot be read.
+    """
 
     plan: str
     items: tuple[str, ...]
     finished: int
     runs: int
     missing: tuple[Missing, ...]
-    seconds: float | None
+    seconds: float
+    later: float
+    problems: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -109,32 +114,52 @@ class Reproduction:
 
     # ── before ──
 
-    def planned(self, *, timed: bool = True) -> Iterator[Planned]:
-        """What would be done, plan by plan; measuring the time takes a step of every network."""
+    def planned(self) -> Iterator[Planned]:
+        """What would be done, plan by plan; measuring the time takes a step of every backbone."""
         estimate = Estimate()
         for name, benchmark in self.benchmarks.items():
+            known, problems = self._known(benchmark)
+            whole = self._read(name)
+            there = {cell.folder for cell in benchmark.plan.cells}
+            gone = replace(whole, cells=tuple(cell for cell in whole.cells if cell.folder not in there))
             runs = [run for cell in benchmark.plan.cells for run in cell.runs]
-            left = [run for run in runs if not (benchmark.place(run) / "result.json").is_file()]
-            known = self._known(benchmark) if timed else {}
-            seconds = (
-                sum(estimate.training(run, config_digest(run.config), known) for run in left)
-                if timed
-                else None
+            finished = sum(benchmark.finished(run) for run in runs)
+            yield Planned(
+                name,
+                self._users(name),
+                finished,
+                len(runs),
+                self.missing[name],
+                self._seconds(estimate, benchmark, benchmark.plan, known),
+                self._seconds(estimate, benchmark, gone, known),
+                problems,
             )
-            if seconds is not None:
-                seconds += estimate.heatmaps(benchmark.plan, known)
-            users = tuple(
-                item for item in self.items if any(part.plan == name for part in self.parts(self.items[item]))
-            )
-            yield Planned(name, users, len(runs) - len(left), len(runs), self.missing[name], seconds)
 
-    def _known(self, benchmark: Benchmark) -> dict[str, Images]:
-        found = {}
+    def _users(self, plan: str) -> tuple[str, ...]:
+        wanted = {name: {part.plan for part in self.parts(item)} for name, item in self.items.items()}
+        return tuple(name for name, plans in wanted.items() if plan in plans)
+
+    def _seconds(
+        self, estimate: Estimate, benchmark: Benchmark, plan: Plan, known: Mapping[str, Images]
+    ) -> float:
+        left = [run for cell in plan.cells for run in cell.runs if not benchmark.finished(run)]
+        total = sum(estimate.training(run, config_digest(run.config), known) for run in left)
+        if not left and (benchmark.folder / "results.json").is_file():
+            return total  # maps and pictures are made, too
+        return total + estimate.heatmaps(plan, known) + estimate.pictures(plan)
+
+    def _known(self, benchmark: Benchmark) -> tuple[dict[str, Images], tuple[str, ...]]:
+        """How many images there are, and what cannot be read."""
+        found, problems = {}, {}
         for cell in benchmark.plan.cells:
-            splits = self.splits(cell.config.data)
+            try:
+                splits = self.splits(cell.config.data)
+            except UserError as error:
+                problems[cell.config.data.data] = str(error)
+                continue
             train = len(splits.train) + len(splits.val)
             found[cell.config.data.data] = Images(train, len(splits.test), len(splits.train.classes))
-        return found
+        return found, tuple(problems.values())
 
     def check(self) -> None:
         """A UserError if no data at all is there, before any work."""
@@ -200,7 +225,7 @@ def with_root(content: Mapping[str, Any], root: Path) -> dict[str, Any]:
     def moved(tables: Mapping[str, Any]) -> dict[str, Any]:
         data = tables.get("data") or {}
         spec = data.get("data", "") if isinstance(data, dict) else ""
-        kind, _, path = spec.partition(":")
+        kind, _, path = spec.partition(":") if isinstance(spec, str) else ("", "", "")
         if not path.startswith(BELOW):
             return dict(tables)
         place = (root.expanduser() / path.removeprefix(BELOW)).resolve()
