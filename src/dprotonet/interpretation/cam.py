@@ -111,7 +111,7 @@ class CAM:
     def _maps(
         self, images: Tensor, labels: Tensor, module: nn.Module, layout: Layout | None
     ) -> tuple[Tensor, int]:
-        """Maps (N, H, W) and the forward passes an image."""
+        """Maps (N, H, W) and the forward passes per image."""
         package = _package()
         turned = layout is not None and layout.kind != "first"
         classifier = _Classifier(self.model)

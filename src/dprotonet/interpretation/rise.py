@@ -25,7 +25,7 @@ _ROUNDING = 1e-6  # scores that differ less, relative to their size, differ by r
 
 
 class Rise:
-    """Explains any node by `samples` forward passes an image, and none backward.
+    """Explains any node by `samples` forward passes per image, and none backward.
 
     `grid` × `grid` cells are shown with probability `keep` each. The paper takes 4,000 masks (VGG16) or 8,000
     (ResNet50) of 7 × 7 cells at 0.5, its code 6,000 of 8 × 8 at 0.1. All images of a call see the same masks.

@@ -22,7 +22,7 @@ from dprotonet.ops import unit_range, upsample
 
 @dataclass(frozen=True)
 class SampledMasks:
-    """The `sampled` preset: `samples` forward passes an image and no backward pass.
+    """The `sampled` preset: `samples` forward passes per image and no backward pass.
 
     `grid` is the coarseness of the sampled masks, `keep` the probability that a cell is shown, `ridge` the
     strength of the penalty, in units of the samples.

@@ -1,4 +1,4 @@
-"""An exported model, run by onnxruntime: prediction, evidence, and heatmaps by asking only.
+"""An exported model, run by onnxruntime: prediction, evidence, and heatmaps without gradients.
 
 Without gradients the decoder's `sampled` preset asks how class and prototypes respond to masked images. The
 file carries its card; the prototypes' source images are not in it.
