@@ -136,6 +136,8 @@ class TrainingConfig:
     augmented copies of each image, the paper an unknown number, so their epochs are as many times longer."""
     warm_epochs: int = 5
     push_every: int = 10
+    push_start: int = 0
+    """Epochs before the first push (0: as many as between pushes)."""
     last_layer_epochs: int = 20
     """Epochs of the head alone after each push."""
     patience: int = 2
@@ -143,12 +145,23 @@ class TrainingConfig:
     batch_size: int = 60
     push_images: int = 40
     """M of multi-image prototype learning; 1 is the single-image push of earlier work."""
+    push_sources: int = 1
+    """How many images of its class a prototype is mixed from, M views of each; the paper has one."""
     augmentations: int = 4
     """Augmented views of each training image that frozen mode keeps."""
     rate_backbone: float = 1e-4
     rate_shaping: float = 3e-3
     rate_prototypes: float = 3e-3
     rate_head: float = 1e-4
+    optimizer: Literal["adam", "adamw"] = "adam"
+    """`adam` adds the weight decay to the gradient, `adamw` takes it off the weights."""
+    label_smoothing: float = 0.0
+    """Share of the cross-entropy's target that falls to all classes alike."""
+    shaping_dropout: float = 0.0
+    """Share of the channels that the shaping net's two layers do without in a training step."""
+    prototypes_learn: Literal["always", "until-push"] = "always"
+    """`until-push`: from the first push on prototypes stay what they are between pushes, and the shaping net
+    learns to see images by them."""
     head_learns: Literal["always", "last", "never"] = "always"
     """When the head learns: in all stages (Algorithm 2), only in the last-layer stage, or not at all."""
     prototype_start: Literal["regions", "uniform"] = "regions"

@@ -33,8 +33,10 @@ def prototypes(request: pytest.FixtureRequest) -> Prototypes:
     return Prototypes(CLASSES, PER_CLASS, DIMENSION, similarity=request.param())
 
 
-def searched(prototypes: Prototypes, images: Tensor, labels: Tensor, order: list[Tensor]) -> Sources:
-    search = SourceSearch(prototypes)
+def searched(
+    prototypes: Prototypes, images: Tensor, labels: Tensor, order: list[Tensor], count: int = 1
+) -> Sources:
+    search = SourceSearch(prototypes, count)
     for rows in order:
         search.update(images[rows], labels[rows], rows)
     return search.sources()
@@ -55,27 +57,52 @@ def assert_equal(found: Sources, expected: Sources) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("size", [1, 3, 12])
+@pytest.mark.parametrize("count", [1, 3, 6])
 def test_order_and_split_of_the_data_do_not_matter(
-    prototypes: Prototypes, images: Tensor, labels: Tensor, *, size: int, seed: int
+    prototypes: Prototypes, images: Tensor, labels: Tensor, *, size: int, seed: int, count: int
 ) -> None:
     images[9] = images[0]  # two equal images of one class: a tie for each of their prototypes
     images[10] = images[1]
-    expected = searched(prototypes, images, labels, [torch.arange(IMAGES)])
+    expected = searched(prototypes, images, labels, [torch.arange(IMAGES)], count)
     shuffled = torch.randperm(IMAGES, generator=torch.Generator().manual_seed(seed))
-    assert_equal(searched(prototypes, images, labels, list(shuffled.split(size))), expected)
+    assert_equal(searched(prototypes, images, labels, list(shuffled.split(size)), count), expected)
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
+@pytest.mark.parametrize("count", [1, 3])
 def test_searches_of_several_processes_merge_in_any_order(
-    prototypes: Prototypes, images: Tensor, labels: Tensor, order: list[int]
+    prototypes: Prototypes, images: Tensor, labels: Tensor, order: list[int], count: int
 ) -> None:
     images[9] = images[0]
     parts = torch.arange(IMAGES).split(4)
-    found = [searched(prototypes, images, labels, [rows]) for rows in parts]
-    whole = SourceSearch(prototypes)
+    found = [searched(prototypes, images, labels, [rows], count) for rows in parts]
+    whole = SourceSearch(prototypes, count)
     for part in order:
         whole.merge(found[part])
-    assert_equal(whole.sources(), searched(prototypes, images, labels, [torch.arange(IMAGES)]))
+    assert_equal(whole.sources(), searched(prototypes, images, labels, [torch.arange(IMAGES)], count))
+
+
+def test_several_sources_are_the_nearest_own_class_images_in_order(
+    prototypes: Prototypes, images: Tensor, labels: Tensor
+) -> None:
+    found = searched(prototypes, images, labels, list(torch.arange(IMAGES).split(5)), 6)
+    space, own = prototypes.similarity.space, IMAGES // CLASSES
+    for number, owner in enumerate(prototypes.prototype_class.tolist()):
+        gaps = (
+            (space(images) - space(prototypes.vectors.detach()[number])).square().sum(-1)
+        )  # (images, regions)
+        mine = [index for index in range(IMAGES) if labels[index] == owner]
+        nearest = sorted(mine, key=lambda index: float(gaps[index].min()))
+        assert found.index[number].tolist() == nearest + [NOTHING] * (6 - own)
+        assert found.region[number, :own].tolist() == [int(gaps[index].argmin()) for index in nearest]
+
+
+def test_the_mean_is_over_all_sources(prototypes: Prototypes, images: Tensor, labels: Tensor) -> None:
+    sources = searched(prototypes, images, labels, [torch.arange(IMAGES)], 3)
+    mean = MultiImageMean(prototypes, sources)
+    mean.update(images, torch.arange(IMAGES))
+    expected = prototypes.similarity.space(images[sources.index, sources.region]).mean(dim=1)
+    torch.testing.assert_close(mean.vectors(), expected)
 
 
 @pytest.mark.parametrize("order", [[3, 5], [5, 3]])
@@ -86,13 +113,13 @@ def test_of_equally_near_images_the_smaller_index_is_the_source(order: list[int]
     together.update(twin.repeat(2, 1, 1), torch.tensor([0, 0]), torch.tensor(order))
     for index in order:
         apart.update(twin, torch.tensor([0]), torch.tensor([index]))
-    assert together.sources().index.tolist() == apart.sources().index.tolist() == [3]
+    assert together.sources().index.tolist() == apart.sources().index.tolist() == [[3]]
 
 
 def test_sources_are_of_the_own_class(prototypes: Prototypes, images: Tensor, labels: Tensor) -> None:
     images[0] = prototypes.vectors[-1].detach()  # a perfect match of another class
     sources = searched(prototypes, images, labels, [torch.arange(IMAGES)])
-    assert torch.equal(labels[sources.index], prototypes.prototype_class)
+    assert torch.equal(labels[sources.index[:, 0]], prototypes.prototype_class)
 
 
 def test_views_are_averaged_however_they_were_spread(prototypes: Prototypes, images: Tensor) -> None:
@@ -113,7 +140,7 @@ def test_views_of_other_images_are_not_averaged(
 ) -> None:
     sources = searched(prototypes, images, labels, [torch.arange(IMAGES)])
     mean = MultiImageMean(prototypes, sources)
-    unused = torch.tensor([n for n in range(IMAGES) if n not in sources.index.tolist()])
+    unused = torch.tensor([n for n in range(IMAGES) if n not in sources.index.flatten().tolist()])
     mean.update(images[unused], unused)
     assert mean.count.tolist() == [0] * CLASSES * PER_CLASS
     assert torch.equal(mean.vectors(), prototypes.vectors)
@@ -123,7 +150,8 @@ def test_a_pushed_prototype_is_a_region_vector(
     prototypes: Prototypes, images: Tensor, labels: Tensor
 ) -> None:
     sources = searched(prototypes, images, labels, [torch.arange(IMAGES)])
-    assert torch.equal(pushed(prototypes, images, labels), images[sources.index, sources.region])
+    regions = images[sources.index, sources.region].squeeze(1)
+    assert torch.equal(pushed(prototypes, images, labels), prototypes.similarity.space(regions))
 
 
 def test_pushing_twice_is_pushing_once(prototypes: Prototypes, images: Tensor, labels: Tensor) -> None:

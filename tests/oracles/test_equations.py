@@ -294,7 +294,7 @@ def test_equations_9_to_11_multi_image_learning(batch: int, prototypes: Tensor, 
         mean.update(views.flatten(0, 1)[rows].to(dtype), rows // VIEWS)
 
     found = search.sources()
-    assert (found.index.tolist(), found.region.tolist()) == (sources, places)
+    assert (found.index[:, 0].tolist(), found.region[:, 0].tolist()) == (sources, places)
     for j in range(PROTOTYPES):
         literal = squared_distance(images[sources[j], places[j]], prototypes[j]).item()
         assert found.distances[j].item() == pytest.approx(literal, rel=1e-5)

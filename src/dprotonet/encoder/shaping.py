@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout2d
 
 
 class Shaping(nn.Sequential):
@@ -15,16 +16,29 @@ class Shaping(nn.Sequential):
     `start_linear` replaces some).
     """
 
-    def __init__(self, in_channels: int, dimension: int = 512, *, ending: Sequence[nn.Module] = ()) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        dimension: int = 512,
+        *,
+        ending: Sequence[nn.Module] = (),
+        dropout: float = 0.0,
+    ) -> None:
         first, second = nn.Conv2d(in_channels, dimension, 1), nn.Conv2d(dimension, dimension, 1)
         super().__init__(first, nn.ReLU(), second, *ending)
+        self.dropout = dropout
         for layer in (first, second):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
     def forward(self, feature_map: Tensor) -> Tensor:
-        shaped: Tensor = super().forward(feature_map)
+        """While it trains, both convolutions do without a share `dropout` of their input channels."""
+        first, between, second, *ending = self
+        hidden = between(first(dropout2d(feature_map, self.dropout, self.training)))
+        shaped: Tensor = second(dropout2d(hidden, self.dropout, self.training))
+        for layer in ending:
+            shaped = layer(shaped)
         return shaped
 
     @property

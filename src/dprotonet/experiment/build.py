@@ -12,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
+from torch.optim import Adam, AdamW
 
 from dprotonet.config import AugmentationConfig, Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.base import ImageData, Splits
@@ -248,8 +249,10 @@ def build_stages(config: Config) -> tuple[Stage, ...]:
         epochs=epochs,
         warm=warm,
         push_every=every,
+        push_start=training.push_start,
         last_layer=training.last_layer_epochs,
         head_learns=training.head_learns,
+        prototypes_learn=training.prototypes_learn,
     )
 
 
@@ -259,8 +262,12 @@ def build_rate_share(config: TrainingConfig) -> Callable[[int, int], float]:
     return half_cosine if config.rate_schedule == "cosine" else constant
 
 
+def build_optimizer(config: TrainingConfig) -> type[Adam] | type[AdamW]:
+    return AdamW if config.optimizer == "adamw" else Adam
+
+
 def build_loss(config: TrainingConfig) -> PrototypeLoss:
-    return PrototypeLoss(config.cluster, config.separation, config.foreign)
+    return PrototypeLoss(config.cluster, config.separation, config.foreign, config.label_smoothing)
 
 
 def build_accelerator(config: TrainingConfig) -> Accelerator:
@@ -288,10 +295,12 @@ _LEAST = {
     "views_per_epoch": 1,
     "warm_epochs": 0,
     "push_every": 1,
+    "push_start": 0,
     "last_layer_epochs": 0,
     "patience": 1,
     "batch_size": 1,
     "push_images": 1,
+    "push_sources": 1,
     "augmentations": 0,
     "workers": 0,
     "seed": 0,
@@ -319,6 +328,9 @@ def check_config(config: Config) -> None:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
     if not 0 < config.network.mask_contrast <= 1:
         raise UserError(f"--mask-contrast is {config.network.mask_contrast}; it must be above 0, at most 1")
+    for name in ("label_smoothing", "shaping_dropout"):
+        if not 0 <= values[name] < 1:
+            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be from 0 to below 1")
     _check_folds(config.data)
     build_augment(config.augmentation)
     check_rival(config)

@@ -17,6 +17,7 @@ from dprotonet.config import Config, DataConfig, ExplainingConfig, by_name
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.part import Part
 from dprotonet.data.transforms import Augment, Views
+from dprotonet.encoder.shaping import Shaping
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import (
     Progress,
@@ -25,6 +26,7 @@ from dprotonet.experiment.build import (
     build_loss,
     build_network,
     build_normalise,
+    build_optimizer,
     build_rate_share,
     build_splits,
     build_stages,
@@ -146,15 +148,17 @@ class Trainer:
         return 1 if network.network == "blackbox" else network.prototypes_per_class
 
     def _network(self, splits: Splits) -> Network:
-        import torch
-
         torch.manual_seed(self.config.training.seed)
-        return build_network(
+        network = build_network(
             self.config.network,
             classes=len(splits.train.classes),
             image_size=self.config.data.image_size,
             pretrained=True,
         )
+        for part in network.modules():
+            if isinstance(part, Shaping):
+                part.dropout = self.config.training.shaping_dropout
+        return network
 
     def _check_out(self, folder: RunFolder) -> None:
         """Before any work: whether the run may be written, and if resumed, that it is still the same run."""
@@ -212,7 +216,9 @@ class Trainer:
             val = yield from self.frozen(val_views, network, accelerator, 0)
             sources, trained = (train, val), network.without_backbone()
         workers = 0 if training.mode == "frozen" else training.workers
-        pusher = Pusher(accelerator, images=training.push_images, batch=training.batch_size, workers=workers)
+        pusher = Pusher(
+            accelerator, training.push_images, training.push_sources, training.batch_size, workers
+        )
         rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
         settings = Settings(
@@ -223,6 +229,7 @@ class Trainer:
             training.views_per_epoch,
             decay,
             rate_share,
+            build_optimizer(training),
         )
         return Engine(
             trained,

@@ -45,12 +45,13 @@ class PrototypeLoss:
     cluster: float = 0.8
     separation: float = -0.08
     foreign: float = 1e-4
+    smoothing: float = 0.0  # of the cross-entropy's target
 
     def __call__(
         self, logits: Tensor, distances: Tensor, labels: Tensor, *, weight: Tensor, prototype_class: Tensor
     ) -> LossTerms:
         own = labels.unsqueeze(1) == prototype_class  # (B, P)
-        entropy = cross_entropy(logits, labels)
+        entropy = cross_entropy(logits, labels, label_smoothing=self.smoothing)
         near = cluster_loss(distances, own)
         far = separation_distance(distances, own)
         sparse = foreign_weight(weight, prototype_class)

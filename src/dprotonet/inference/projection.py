@@ -1,9 +1,9 @@
 """The push: prototypes become region vectors of training images (Section 3.3, Eqs. (9)-(11)).
 
 Two passes. `SourceSearch` finds, over the whole training set, the nearest region of an image of the
-prototype's own class. `MultiImageMean` then looks at that image and its augmentations and averages the
-nearest region of each. Both only eat batches of region vectors and both can be merged across processes;
-loading, drawing and saving are somebody else's.
+prototype's own class, or of several such images. `MultiImageMean` then looks at these images and their
+augmentations and averages the nearest region of each. Both only eat batches of region vectors and both can be
+merged across processes; loading, drawing and saving are somebody else's.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,10 @@ NOTHING = -1
 
 @dataclass(frozen=True)
 class Sources:
-    """Each prototype's nearest own-class region: all (P,); index is NOTHING if its class had no image."""
+    """Each prototype's nearest own-class images and their nearest region: all (P, S), the nearest first.
+
+    Where its class had fewer images, index and region are NOTHING.
+    """
 
     distances: Tensor
     index: Tensor
@@ -26,43 +29,50 @@ class Sources:
 
 
 class SourceSearch:
-    """Running minimum over the training set: the nearest own-class image of every prototype."""
+    """The `images` nearest own-class images of every prototype so far.
 
-    def __init__(self, prototypes: Prototypes) -> None:
+    Unstated: the paper mixes augmentations of one image (`images` 1), the nearest. Several images of the
+    class make a prototype of a small region less of an accident (docs/parts.md).
+    """
+
+    def __init__(self, prototypes: Prototypes, images: int = 1) -> None:
         self.prototypes = prototypes
-        count, device = len(prototypes.vectors), prototypes.vectors.device
-        self.distances = torch.full((count,), torch.inf, device=device)
-        self.index = torch.full((count,), NOTHING, device=device, dtype=torch.long)
-        self.region = torch.full((count,), NOTHING, device=device, dtype=torch.long)
+        shape, device = (len(prototypes.vectors), images), prototypes.vectors.device
+        nothing = torch.full(shape, NOTHING, device=device)
+        self._found = Sources(torch.full(shape, torch.inf, device=device), nothing, nothing)
 
     @torch.no_grad()
     def update(self, regions: Tensor, labels: Tensor, index: Tensor) -> None:
         """Look at a batch: regions (B, R, D), labels (B,), index (B,) of the images in the training set."""
-        order = index.argsort()  # of equals the minimum takes the first
-        regions, labels, index = regions[order], labels[order], index[order]
         distances, region = self.prototypes.nearest(regions)
         foreign = labels.unsqueeze(1) != self.prototypes.prototype_class
         distances = distances.masked_fill(foreign, torch.inf)
-        smallest, row = distances.min(dim=0)
-        self.merge(Sources(smallest, index[row], region.gather(0, row.unsqueeze(0)).squeeze(0)))
+        self.merge(Sources(distances.T, index.expand(len(distances.T), -1), region.T))
 
     def merge(self, other: Sources) -> None:
-        """Take what is nearer; of equals the smaller index, so that the order of looking does not matter."""
-        tie = (other.distances == self.distances) & (other.index < self.index)
-        nearer = ((other.distances < self.distances) | tie) & other.distances.isfinite()
-        self.distances = torch.where(nearer, other.distances, self.distances)
-        self.index = torch.where(nearer, other.index, self.index)
-        self.region = torch.where(nearer, other.region, self.region)
+        """Take what is nearer; of equals the smaller index, so that the order of looking does not matter.
+
+        No image may be in both.
+        """
+        pairs = zip(vars(self._found).values(), vars(other).values(), strict=True)
+        distances, index, region = (torch.cat(pair, dim=1) for pair in pairs)
+        order = index.argsort(dim=1)
+        nearest = distances.gather(1, order).argsort(dim=1, stable=True)
+        order = order.gather(1, nearest)[:, : self._found.index.shape[1]]
+        distances, index, region = (column.gather(1, order) for column in (distances, index, region))
+        none = ~distances.isfinite()
+        self._found = Sources(distances, index.masked_fill(none, NOTHING), region.masked_fill(none, NOTHING))
 
     def sources(self) -> Sources:
-        return Sources(self.distances, self.index, self.region)
+        return self._found
 
 
 class MultiImageMean:
-    """p_j = (1/R) Σ_r z_{e_r}(x^r), Eqs. (10) and (11), over the views x^r of the prototype's source image.
+    """p_j = (1/R) Σ_r z_{e_r}(x^r), Eqs. (10) and (11), over the views x^r of the prototype's source images.
 
-    Sums are kept in float64 on the CPU (not every device knows float64), so that the result does not depend
-    on how views were spread over processes.
+    The mean is taken where distances are: of unit vectors under the cosine, or the longest would decide. Sums
+    are kept in float64 on the CPU (not every device knows float64), so that the result does not depend on how
+    views were spread over processes.
     """
 
     def __init__(self, prototypes: Prototypes, sources: Sources) -> None:
@@ -74,13 +84,14 @@ class MultiImageMean:
     @torch.no_grad()
     def update(self, regions: Tensor, index: Tensor) -> None:
         """Look at a batch of views: regions (B, R, D), index (B,) of the image each view was made from."""
-        wanted = torch.isin(self.sources.index, index).nonzero().squeeze(1)  # only these prototypes matter
+        concerned = torch.isin(self.sources.index, index).any(dim=1)
+        wanted = concerned.nonzero().squeeze(1)  # only these prototypes matter
         if not len(wanted):
             return
         nearest = self.prototypes.nearest(regions, wanted).region  # e_r, Eq. (9)
-        belongs = index.unsqueeze(1) == self.sources.index[wanted]  # (B, wanted)
+        belongs = (index[:, None, None] == self.sources.index[wanted]).any(dim=-1)  # (B, wanted)
         view, which = belongs.nonzero(as_tuple=True)
-        chosen = regions[view, nearest[view, which]].cpu().double()
+        chosen = self.prototypes.similarity.space(regions[view, nearest[view, which]]).cpu().double()
         self.total.index_add_(0, wanted[which].cpu(), chosen)
         self.count += torch.bincount(wanted[which].cpu(), minlength=len(self.count))
 

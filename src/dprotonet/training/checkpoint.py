@@ -137,6 +137,7 @@ def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
         if state["projection"]:
             tensors = load_tensors(folder / _PROJECTION)
             views = int(tensors.pop("views"))
+            tensors.setdefault("sources", tensors["index"].unsqueeze(1))  # absent before there were several
             engine.projection = Projection(**tensors, views=views)
         _restore_scaler(engine, state.get("scaler", {}))
     except (ValueError, KeyError, TypeError) as error:

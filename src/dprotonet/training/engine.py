@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast, gather_object
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.optim import Adam, Optimizer
+from torch.optim import Adam, AdamW, Optimizer
 
 from dprotonet.data.transforms import View
 from dprotonet.errors import ComputationError
@@ -56,6 +56,7 @@ class Settings:
     views_per_epoch: int = 1  # of each training image
     weight_decay: WeightDecay = field(default_factory=WeightDecay)
     rate_share: Callable[[int, int], float] = half_cosine  # of epoch and epochs
+    optimizer: type[Adam] | type[AdamW] = Adam
 
 
 @dataclass
@@ -235,7 +236,7 @@ class Engine:
         )
 
     def _optimizer(self, phase: Phase) -> Optimizer:
-        return Adam(self._groups(phase))
+        return self.settings.optimizer(self._groups(phase))
 
     def _groups(self, phase: Phase) -> list[dict]:
         """Parameters of the parts that learn, with their rate and decay."""

@@ -62,7 +62,7 @@ class HeadObjective(nn.Module):
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Step:
         logits = self.head(inputs)
-        entropy = cross_entropy(logits, labels)
+        entropy = cross_entropy(logits, labels, label_smoothing=self.loss.smoothing)
         sparse = foreign_weight(self.head.weight, self.prototype_class)
         nothing = torch.zeros_like(entropy)
         total = entropy + self.loss.foreign * sparse

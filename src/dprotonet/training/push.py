@@ -26,7 +26,7 @@ from dprotonet.training.views import Key, Share, ViewSource, chunks, load, plain
 
 @dataclass(frozen=True)
 class Projection:
-    """Where the prototypes came from: index, region and distance of the source (P,), and the views averaged.
+    """Where the prototypes came from: index, region and distance of the nearest source (P,), and all sources.
 
     The views of source i are its variants 0 … views-1; with the augmentation seed they can be made again.
     """
@@ -35,15 +35,20 @@ class Projection:
     region: Tensor
     distances: Tensor
     views: int
+    sources: Tensor  # (P, S), NOTHING where the class had fewer images
     collapsed: Tensor  # (P,) bool
 
 
 @dataclass(frozen=True)
 class Pusher:
-    """How to push: `images` is M of multi-image prototype learning, 1 being the single-image push."""
+    """How to push: `images` is M of multi-image prototype learning, 1 being the single-image push.
+
+    `sources` is how many images of the class are mixed, M views of each.
+    """
 
     accelerator: Accelerator
     images: int = 40
+    sources: int = 1
     batch: int = 60
     workers: int = 0
 
@@ -53,32 +58,30 @@ class Pusher:
         was_training = network.training
         network.eval()
         sources = self._sources(network, views)
-        if (sources.index == NOTHING).any():
+        if (sources.index[:, 0] == NOTHING).any():
             raise ComputationError("a prototype found no region of its class: are all features finite?")
         count = self.images if views.augmentations is None else min(self.images, 1 + views.augmentations)
         vectors = self._means(network, views, sources=sources, count=count)
         network.prototypes.vectors.copy_(vectors)
         network.train(was_training)
         collapsed = collapsed_prototypes(vectors, network.prototype_class)
-        return Projection(
-            sources.index.cpu(), sources.region.cpu(), sources.distances.cpu(), count, collapsed.cpu()
-        )
+        nearest = {name: part[:, 0].cpu() for name, part in vars(sources).items()}
+        return Projection(**nearest, views=count, sources=sources.index.cpu(), collapsed=collapsed.cpu())
 
     def _sources(self, network: DProtoNet, views: ViewSource) -> Sources:
-        search = SourceSearch(network.prototypes)
+        search = SourceSearch(network.prototypes, self.sources)
         batches = plain_batches(len(views), batch=self.batch, share=self._share)
         for view in load(views, batches, workers=self.workers):
             regions = self._encoded(network, view.inputs)
             search.update(regions, self._here(view.label), self._here(view.index))
-        for found in gather_object([_on_cpu(search.sources())]):
-            search.merge(
-                Sources(*(self._here(part) for part in (found.distances, found.index, found.region)))
-            )
-        return search.sources()
+        together = SourceSearch(network.prototypes, self.sources)
+        for found in gather_object([[part.cpu() for part in vars(search.sources()).values()]]):
+            together.merge(Sources(*map(self._here, found)))
+        return together.sources()
 
     def _means(self, network: DProtoNet, views: ViewSource, *, sources: Sources, count: int) -> Tensor:
         mean = MultiImageMean(network.prototypes, sources)
-        images = sources.index.unique().tolist()
+        images = sources.index[sources.index != NOTHING].unique().tolist()
         keys: list[Key] = [(index, variant) for index in images for variant in range(count)]
         for view in load(views, chunks(self._share.of(keys), self.batch), workers=self.workers):
             mean.update(self._encoded(network, view.inputs), self._here(view.index))
@@ -98,7 +101,3 @@ class Pusher:
         with self.accelerator.autocast():
             regions: Tensor = network.encoder(inputs.to(self.accelerator.device))
         return regions.float()
-
-
-def _on_cpu(sources: Sources) -> Sources:
-    return Sources(sources.distances.cpu(), sources.index.cpu(), sources.region.cpu())
