@@ -91,6 +91,11 @@ class NetworkConfig:
     """A rival's name implies other values of what follows (docs/rivals.md)."""
     backbone: str = "timm:tf_efficientnet_lite0:packaged"
     """`timm:NAME[:WEIGHTS]`, WEIGHTS being none, imagenet, packaged or a local file."""
+    levels: int = 1
+    """How many of the backbone's last resolutions are joined into one feature map at the finest of them; 1 is
+    its last map only."""
+    level_channels: int = 256
+    """Channels of a joined map."""
     channels: Literal[1, 3] = 3
     """Colour or grey input."""
     dimension: int = 512

@@ -10,7 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from dprotonet.experiment.trainer import Preparing
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 
-_LABELS = {"features": "computing backbone features", "scan": "reading images"}
+_LABELS = {
+    "features": "computing backbone features",
+    "levels": "joining levels of the backbone",
+    "scan": "reading images",
+}
 
 
 def stderr_console() -> Console:

@@ -8,10 +8,11 @@ shaping's business.
 
 import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,8 @@ from dprotonet.compat import import_guarded
 from dprotonet.encoder import weights as sources
 from dprotonet.encoder.weights import WeightsReport
 from dprotonet.errors import UserError
+
+Result = TypeVar("Result")
 
 _WORDS = ("none", "imagenet", "packaged")
 _IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -93,8 +96,8 @@ class Backbone(nn.Module):
     @torch.no_grad()
     def feature_size(self, image_size: int) -> tuple[int, int]:
         """Height and width of the feature map of square images; modes and statistics stay as they were."""
-        with _resting(self):
-            height, width = _dry_run(self.trunk, self.in_channels, image_size).shape[-2:]
+        with resting(self):
+            height, width = dry_run(self, self.trunk, self.in_channels, image_size).shape[-2:]
         return height, width
 
 
@@ -105,8 +108,8 @@ def load_backbone(spec: BackboneSpec | str, *, in_channels: int = 3, image_size:
         raise UserError(f"a backbone takes images of 1 or 3 channels, not {in_channels}")
     check_name(spec.name)
     trunk = _built(spec, in_channels, image_size)
-    with torch.enable_grad(), _resting(trunk):
-        _drop_unused(trunk, _dry_run(trunk, in_channels, image_size))
+    with torch.enable_grad(), resting(trunk):
+        _drop_unused(trunk, dry_run(partial(_as_map, trunk), trunk, in_channels, image_size))
     return Backbone(trunk, spec, in_channels=in_channels, report=_filled(trunk, spec, in_channels))
 
 
@@ -199,7 +202,7 @@ def _normalisation(trunk: nn.Module, spec: BackboneSpec, in_channels: int) -> tu
 
 
 @contextmanager
-def _resting(module: nn.Module) -> Iterator[None]:
+def resting(module: nn.Module) -> Iterator[None]:
     """Evaluation mode for a while; every part gets its own mode back."""
     modes = {part: part.training for part in module.modules()}
     module.eval()
@@ -210,21 +213,25 @@ def _resting(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _dry_run(trunk: nn.Module, in_channels: int, image_size: int) -> Tensor:
+def dry_run(run: Callable[[Tensor], Result], trunk: nn.Module, in_channels: int, image_size: int) -> Result:
+    """What `run` makes of one black image, in the trunk's precision and on its device."""
     like = next(trunk.parameters())
     images = torch.zeros(1, in_channels, image_size, image_size, device=like.device, dtype=like.dtype)
     try:
-        return _as_map(trunk, images)
+        return run(images)
     except UserError:
         raise
     except _SIZE_MISTAKES as error:
-        raise _size_error(_name(trunk), image_size, error) from error
+        raise _size_error(trunk_name(trunk), image_size, error) from error
 
 
 def _as_map(trunk: nn.Module, images: Tensor) -> Tensor:
+    return as_map(trunk, _described(trunk).forward_features(images), images)
+
+
+def as_map(trunk: nn.Module, features: object, images: Tensor) -> Tensor:
     """The trunk's features as (B, D, h, w), whichever of the three layouts it speaks."""
-    described = _described(trunk)
-    features, channels = described.forward_features(images), described.num_features
+    channels = _described(trunk).num_features
     if isinstance(features, Tensor) and features.ndim == 4:
         last = str(getattr(trunk, "output_fmt", "")).endswith("NHWC")
         if features.shape[1] == channels and not last:
@@ -235,7 +242,9 @@ def _as_map(trunk: nn.Module, images: Tensor) -> Tensor:
         height, width = _token_grid(trunk, features.shape[1], (images.shape[-2], images.shape[-1]))
         # Prefix tokens (class, distillation, registers) stand first in all of timm.
         return features[:, -height * width :].transpose(1, 2).unflatten(2, (height, width))
-    raise UserError(f"{_name(trunk)} gives no feature map but {_shape(features)}; choose another backbone")
+    raise UserError(
+        f"{trunk_name(trunk)} gives no feature map but {_shape(features)}; choose another backbone"
+    )
 
 
 def _token_grid(trunk: nn.Module, tokens: int, size: tuple[int, int]) -> tuple[int, int]:
@@ -245,7 +254,7 @@ def _token_grid(trunk: nn.Module, tokens: int, size: tuple[int, int]) -> tuple[i
     for height, width in (*_patch_grids(trunk, size), *(_alike(count, size) for count in counts)):
         if height * width in counts:
             return height, width
-    raise UserError(f"{_name(trunk)} gives {tokens} tokens, which form no grid; choose another backbone")
+    raise UserError(f"{trunk_name(trunk)} gives {tokens} tokens, which form no grid; choose another backbone")
 
 
 def _patch_grids(trunk: nn.Module, size: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -264,11 +273,12 @@ def _alike(count: int, size: tuple[int, int]) -> tuple[int, int]:
 
 def _described(trunk: nn.Module) -> Any:
     if not hasattr(trunk, "forward_features") or not hasattr(trunk, "num_features"):
-        raise UserError(f"{_name(trunk)} has no features to show; choose another backbone")
+        raise UserError(f"{trunk_name(trunk)} has no features to show; choose another backbone")
     return trunk
 
 
-def _name(trunk: nn.Module) -> str:
+def trunk_name(trunk: nn.Module) -> str:
+    """timm's name of the trunk."""
     return str(getattr(trunk, "pretrained_cfg", {}).get("architecture") or type(trunk).__name__)
 
 

@@ -28,6 +28,7 @@ from dprotonet.data.rsna import rsna_splits
 from dprotonet.data.transforms import Augment, Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.encoder.regions import Masks, Occurrence, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
@@ -141,6 +142,10 @@ def build_network(
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
+    if config.levels > 1:
+        backbone = JoinedLevels(
+            backbone, config.levels, image_size=image_size, channels=config.level_channels
+        )
     if config.network == "blackbox":
         return _black_box(backbone, backbone.feature_size(image_size), classes)
     count = classes * config.prototypes_per_class
@@ -287,6 +292,8 @@ def default_cache() -> Path:
 _LEAST = {
     "species": 2,
     "image_size": 32,
+    "levels": 1,
+    "level_channels": 1,
     "dimension": 1,
     "masks": 1,
     "mask_grid": 1,

@@ -45,6 +45,7 @@ from dprotonet.training.discriminant import start_as_discriminant
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
+from dprotonet.training.levels import fitted_levels
 from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
 from dprotonet.training.start import starting_vectors, uniform_vectors
@@ -204,10 +205,9 @@ class Trainer:
     ) -> Generator[Preparing, None, Engine]:
         training = self.config.training
         network.to(accelerator.device)
-        train_views, val_views = (
-            self.views(network, splits.train, augment=self.augment),
-            self.views(network, splits.val),
-        )
+        yield from self._levels(network, splits.train, accelerator)
+        train_views = self.views(network, splits.train, augment=self.augment)
+        val_views = self.views(network, splits.val)
         sources: tuple[ViewSource, ViewSource] = (train_views, val_views)
         trained = network
         if training.mode == "frozen":
@@ -241,6 +241,13 @@ class Trainer:
             occurrence=training.occurrence,
             settings=settings,
         )
+
+    def _levels(self, network: Network, data: ImageData, accelerator: Accelerator) -> Iterator[Preparing]:
+        """Fit what joins levels of the backbone; to the images of all folds, so that they share features."""
+        views = self.views(network, data.whole if isinstance(data, Part) else data)
+        model = self.out / "model.safetensors" if self.resume else None
+        for step in fitted_levels(network.encoder.backbone, views, accelerator, self.cache, model=model):
+            yield Preparing("levels", *step)
 
     @property
     def augment(self) -> Augment:
