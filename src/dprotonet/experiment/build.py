@@ -320,6 +320,19 @@ _LEAST = {
 }
 
 
+_ABOVE_0 = ("above 0", lambda value: value > 0)
+_SHARE = ("from 0 to below 1", lambda value: 0 <= value < 1)
+_RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "rate_shaping": _ABOVE_0,
+    "rate_prototypes": _ABOVE_0,
+    "rate_head": _ABOVE_0,
+    "epsilon": _ABOVE_0,
+    "mask_contrast": ("above 0, at most 1", lambda value: 0 < value <= 1),
+    "label_smoothing": _SHARE,
+    "shaping_dropout": _SHARE,
+}
+
+
 def check_config(config: Config) -> None:
     """Numbers that no network could be built or trained from."""
     sections = (config.data, config.network, config.training, config.augmentation, config.explaining)
@@ -330,14 +343,9 @@ def check_config(config: Config) -> None:
     for name, least in _LEAST.items():
         if values[name] < least:
             raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be at least {least}")
-    for name in ("rate_shaping", "rate_prototypes", "rate_head", "epsilon"):
-        if not values[name] > 0:
-            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be above 0")
-    if not 0 < config.network.mask_contrast <= 1:
-        raise UserError(f"--mask-contrast is {config.network.mask_contrast}; it must be above 0, at most 1")
-    for name in ("label_smoothing", "shaping_dropout"):
-        if not 0 <= values[name] < 1:
-            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be from 0 to below 1")
+    for name, (words, allowed) in _RANGES.items():
+        if not allowed(values[name]):
+            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be {words}")
     _check_folds(config.data)
     build_augment(config.augmentation)
     check_rival(config)
