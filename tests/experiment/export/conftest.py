@@ -29,6 +29,7 @@ def config_of(kind: str) -> Config:
     small = {
         "spatial": plain,
         "uniform": replace(plain, network=replace(plain.network, mask_style="uniform")),
+        "levels": replace(plain, network=replace(plain.network, levels=2, regions="points")),
         "grey": replace(plain, network=replace(plain.network, channels=1)),
     }
     config = small[kind] if kind in small else tiny_rival(kind)

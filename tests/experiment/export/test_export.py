@@ -18,7 +18,7 @@ from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.deployed import Decision, Deployed, Reasons
 from dprotonet.experiment.export.write import _difference, export, onnx_proto, traced
 
-KINDS = ("spatial", "uniform", "protopnet", "blackbox")
+KINDS = ("spatial", "uniform", "levels", "protopnet", "blackbox")
 
 
 def deployed(kind: str) -> Deployed:
