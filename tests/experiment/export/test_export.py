@@ -58,7 +58,8 @@ def test_the_network_itself_stays_as_it_was() -> None:
 def test_parity(kind: str) -> None:
     """ONNX and torch.export against PyTorch, for several numbers of images, one included."""
     module, model = deployed(kind), untrained(kind)
-    module.network.encoder.backbone = nn.Sequential(nn.Conv2d(3, 96, 32, stride=32), nn.ReLU())  # soon traced
+    if kind != "levels":  # whose backbone is what is new about it; this one is soon traced
+        module.network.encoder.backbone = nn.Sequential(nn.Conv2d(3, 96, 32, stride=32), nn.ReLU())
     program = traced(module, SIZE)
     proto = onnx_proto(program, module.outputs, Card.of(model, module))
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
