@@ -102,7 +102,11 @@ class NetworkConfig:
     """D₁, channels after the shaping net."""
     activation: Literal["none", "sigmoid"] = "none"
     """What ends the shaping net; ProtoPNet has a sigmoid."""
-    regions: Literal["masks", "points", "patches", "occurrence"] = "masks"
+    regions: Literal["masks", "points", "patches", "occurrence", "parts"] = "masks"
+    """What prototypes are compared with: views of the whole map through masks, single places, blocks of them,
+    a learned map for each prototype, or parts that are found in every image (docs/parts.md)."""
+    parts: int = 10
+    """Number of parts, for `--regions parts`; the prototypes of a class are dealt out to them in turn."""
     mask_style: Literal["spatial", "uniform", "file"] = "spatial"
     """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
     masks: int = 720

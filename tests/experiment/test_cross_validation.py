@@ -12,8 +12,9 @@ from dprotonet.config import Config, DataConfig
 from dprotonet.data.base import Sample, Splits
 from dprotonet.data.part import Part
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import RememberedSplits, build_splits, check_config
+from dprotonet.experiment.build import RememberedSplits, build_splits
 from dprotonet.experiment.claim import claimed
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.cross_validation import CrossValidation
 from dprotonet.experiment.evaluation import evaluate_model
 from dprotonet.experiment.model import Model

@@ -8,7 +8,7 @@ import pytest
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, read_toml
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.build import check_config
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.recipes import config_from, final_config
 from dprotonet.experiment.reproduce.compared import settings_apart, wilson
 from dprotonet.experiment.reproduce.items import ITEMS, chosen_items

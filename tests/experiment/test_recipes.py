@@ -15,7 +15,8 @@ from dprotonet.cli.main import main
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, by_name, from_tables, to_tables
 from dprotonet.data.transforms import Augment
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.build import build_augment, check_config
+from dprotonet.experiment.build import build_augment
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.paper_values import DECODER, PAPER
 from dprotonet.experiment.recipes import FROZEN, NETWORKS, RECIPES, config_from, final_config
 from dprotonet.experiment.run_folder import RunFolder

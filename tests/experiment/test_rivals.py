@@ -15,8 +15,8 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.config import Config, to_tables
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.build import check_config
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.prune import prune_model
 from dprotonet.experiment.recipes import NETWORKS
 from dprotonet.experiment.run_folder import RunFolder

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import check_config
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.network import DProtoNet
 from dprotonet.training.discriminant import (

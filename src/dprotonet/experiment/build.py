@@ -1,6 +1,5 @@
 """Strings and numbers of a config become objects."""
 
-import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,13 +28,13 @@ from dprotonet.data.transforms import Augment, Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.levels import JoinedLevels
-from dprotonet.encoder.regions import Masks, Occurrence, Patches, Points, spatial_masks, uniform_masks
+from dprotonet.encoder.part_maps import PartMaps, WithParts
+from dprotonet.encoder.regions import Masks, Occurrence, Parts, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
-from dprotonet.experiment.recipes import check_rival
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
-from dprotonet.inference.pairing import any_region, own_region
+from dprotonet.inference.pairing import Pairing, PartRegion, any_region, own_region
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -156,12 +155,20 @@ def build_network(
         config.prototypes_per_class,
         regions.dimension,
         similarity=build_similarity(config),
-        pairing=own_region if config.regions == "occurrence" else any_region,
+        pairing=_pairing(config, count if owner is None else len(owner)),
     )
     if owner is not None:
         prototypes.replace(torch.zeros(len(owner), regions.dimension), torch.tensor(owner, dtype=torch.long))
     head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
+
+
+def _pairing(config: NetworkConfig, prototypes: int) -> Pairing:
+    """Which region each of so many prototypes may look at; the parts of a stored network come with its
+    weights, for pruning may have left any of them."""
+    if config.regions == "parts":
+        return PartRegion(torch.arange(prototypes) % config.prototypes_per_class % config.parts)
+    return own_region if config.regions == "occurrence" else any_region
 
 
 def _black_box(backbone: Backbone, size: tuple[int, int], classes: int) -> BlackBox:
@@ -177,15 +184,19 @@ def build_shaping(config: NetworkConfig, in_channels: int, prototypes: int) -> n
     """
     ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
     shaping = Shaping(in_channels, config.dimension, ending=ending)
+    if config.regions == "parts":
+        return WithParts(shaping, PartMaps(in_channels, config.parts))
     return Beside(shaping, Shaping(in_channels, prototypes)) if config.regions == "occurrence" else shaping
 
 
 def build_regions(
     config: NetworkConfig, size: tuple[int, int], *, masks: Tensor | None = None, count: int = 1
-) -> Masks | Points | Patches | Occurrence:
+) -> Masks | Points | Patches | Occurrence | Parts:
     """The regions of a config; `count` is that of prototypes, for regions that belong to one each."""
     if config.regions == "occurrence":
         return Occurrence(config.dimension, count, size)
+    if config.regions == "parts":
+        return Parts(config.dimension, config.parts, size)
     if config.regions == "points":
         return Points(config.dimension, size)
     if config.regions == "patches":
@@ -287,97 +298,6 @@ def default_cache() -> Path:
         os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "dprotonet"
     )
     return Path(base) / "features"
-
-
-_LEAST = {
-    "species": 2,
-    "image_size": 32,
-    "levels": 1,
-    "level_channels": 1,
-    "dimension": 1,
-    "masks": 1,
-    "mask_grid": 1,
-    "prototypes_per_class": 1,
-    "epochs": 1,
-    "views_per_epoch": 1,
-    "warm_epochs": 0,
-    "push_every": 1,
-    "push_start": 0,
-    "last_layer_epochs": 0,
-    "patience": 1,
-    "batch_size": 1,
-    "push_images": 1,
-    "push_sources": 1,
-    "augmentations": 0,
-    "workers": 0,
-    "seed": 0,
-    "data_seed": 0,
-    "mask_seed": 0,
-    "rate_backbone": 0,
-    "decay_backbone": 0,
-    "decay_shaping": 0,
-    "occurrence": 0,
-}
-
-
-_ABOVE_0 = ("above 0", lambda value: value > 0)
-_SHARE = ("from 0 to below 1", lambda value: 0 <= value < 1)
-_RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
-    "rate_shaping": _ABOVE_0,
-    "rate_prototypes": _ABOVE_0,
-    "rate_head": _ABOVE_0,
-    "epsilon": _ABOVE_0,
-    "mask_contrast": ("above 0, at most 1", lambda value: 0 < value <= 1),
-    "label_smoothing": _SHARE,
-    "shaping_dropout": _SHARE,
-}
-
-
-def check_config(config: Config) -> None:
-    """Numbers that no network could be built or trained from."""
-    sections = (config.data, config.network, config.training, config.augmentation, config.explaining)
-    values = {name: value for section in sections for name, value in vars(section).items()}
-    for name, value in values.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise UserError(f"--{name.replace('_', '-')} is {value}; it must be a finite number")
-    for name, least in _LEAST.items():
-        if values[name] < least:
-            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be at least {least}")
-    for name, (words, allowed) in _RANGES.items():
-        if not allowed(values[name]):
-            raise UserError(f"--{name.replace('_', '-')} is {values[name]}; it must be {words}")
-    _check_folds(config.data)
-    build_augment(config.augmentation)
-    check_rival(config)
-    if config.training.occurrence and config.network.regions != "occurrence":
-        raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
-    _check_shaping_start(config)
-    if config.network.mask_style == "file" and not config.network.mask_file:
-        raise UserError("--mask-style file needs --mask-file with an .npy array")
-
-
-def _check_folds(config: DataConfig) -> None:
-    if config.folds == 1 or config.folds < 0:
-        raise UserError(f"--folds is {config.folds}; it must be at least 2, or 0 for no cross-validation")
-    if not 0 <= config.fold <= config.folds:
-        remedy = f"it must be 1 to {config.folds}" if config.folds else "it needs --folds, such as --folds 5"
-        raise UserError(f"--fold is {config.fold}; {remedy}")
-
-
-def _check_shaping_start(config: Config) -> None:
-    """A discriminant needs a plain shaping net, with two channels at least for its pairs."""
-    network = config.network
-    if config.training.shaping_start == "random" or network.network == "blackbox":
-        return
-    obstacles = {
-        "--regions occurrence": network.regions == "occurrence",
-        "--activation sigmoid": network.activation == "sigmoid",
-        "--dimension 1": network.dimension == 1,
-    }
-    for words in (words for words, present in obstacles.items() if present):
-        raise UserError(
-            f"the shaping net cannot start as a discriminant with {words}; add --shaping-start random"
-        )
 
 
 def check_data(train: ImageData, prototypes_per_class: int) -> None:

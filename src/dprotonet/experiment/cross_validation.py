@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import Progress, RememberedSplits, check_config, default_cache
+from dprotonet.experiment.build import Progress, RememberedSplits, default_cache
 from dprotonet.experiment.claim import AlreadyClaimed, claimed
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.recipes import final_config
 from dprotonet.experiment.result_file import read_result, write_result
 from dprotonet.experiment.run_folder import RunFolder

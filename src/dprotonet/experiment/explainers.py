@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from dprotonet.encoder.regions import Occurrence, Regions
+from dprotonet.encoder.regions import Occurrence, Parts, Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.inference.pairing import any_region
@@ -75,7 +75,7 @@ def prototyped(classifier: Classifier, method: str) -> DProtoNet:
 
 def _similarity(classifier: Classifier) -> Explainer:
     network = prototyped(classifier, "similarity")
-    if isinstance(network.encoder.regions, Occurrence):
+    if isinstance(network.encoder.regions, (Occurrence, Parts)):
         return _occurrence(network, network.encoder.regions)
     return SimilarityMaps(
         network,
@@ -97,9 +97,12 @@ def _similarity_of(network: DProtoNet) -> Similarity:
     return similarity
 
 
-def _occurrence(network: DProtoNet, regions: Occurrence) -> OccurrenceMaps:
+def _occurrence(network: DProtoNet, regions: Occurrence | Parts) -> OccurrenceMaps:
+    """Maps of regions that follow the image: of each prototype that of its region."""
+
     def occurring(images: Tensor) -> tuple[Tensor, Tensor]:
         feature_map = network.encoder.feature_map(images)
-        return regions.maps(feature_map), network.evidence_of(regions(feature_map)).scores
+        evidence = network.evidence_of(regions(feature_map))
+        return regions.maps(feature_map)[:, evidence.region[0]], evidence.scores
 
     return OccurrenceMaps(network, occurring=occurring, weight=network.head.weight)

@@ -17,9 +17,10 @@ from dprotonet.config import Config
 from dprotonet.encoder.backbone import Backbone, BackboneSpec
 from dprotonet.encoder.weights import load_state
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import UNKNOWN_DATA, build_network, check_config
+from dprotonet.experiment.build import UNKNOWN_DATA, build_network
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.cleaning import check_new
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.protopnet_file import ProtoPNetFile
 from dprotonet.experiment.recipes import config_from

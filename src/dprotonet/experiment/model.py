@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from dprotonet.config import Config
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_network, build_normalise, check_config
+from dprotonet.experiment.build import build_network, build_normalise
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.familiarity import Familiarity, keep_familiarity, stored_familiarity, warning_of
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square

@@ -188,7 +188,7 @@ def _can_be_discriminant(given: Tables) -> bool:
     """Whether a plain shaping net is asked for; `check_config` says why others cannot start so."""
     network = given["network"]
     return (
-        network.get("regions") != "occurrence"
+        network.get("regions") not in ("occurrence", "parts")
         and network.get("activation", "none") == "none"
         and network.get("dimension") != 1
     )

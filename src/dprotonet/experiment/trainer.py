@@ -30,25 +30,24 @@ from dprotonet.experiment.build import (
     build_rate_share,
     build_splits,
     build_stages,
-    check_config,
     check_data,
     default_cache,
 )
 from dprotonet.experiment.claim import claimed
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.familiarity import familiarity_of, known_distances
+from dprotonet.experiment.network_start import start_network
 from dprotonet.experiment.recipes import resolve
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
-from dprotonet.training.discriminant import start_as_discriminant
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.levels import fitted_levels
 from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
-from dprotonet.training.start import starting_vectors, uniform_vectors
 from dprotonet.training.views import ViewSource
 
 logger = logging.getLogger(__name__)
@@ -196,7 +195,7 @@ class Trainer:
         else:
             if self.resume:
                 logger.warning("no checkpoint in %s yet; starting anew", folder.path)
-            self._start(engine)
+            start_network(engine.network, engine.train_views, self.config.training, engine.accelerator.device)
         if engine.accelerator.is_main_process:
             folder.cut_metrics(size)
 
@@ -282,18 +281,6 @@ class Trainer:
         accelerator.wait_for_everyone()
         features = cache.open()
         return features if part is None else features.part(part.indices, augmentations)
-
-    def _start(self, engine: Engine) -> None:
-        network, training, seed = engine.network, self.config.training, self.config.training.seed
-        if isinstance(network, BlackBox):
-            return
-        device = engine.accelerator.device
-        if training.shaping_start == "discriminant":
-            start_as_discriminant(network, engine.train_views, seed=seed, device=device)
-        if training.prototype_start == "uniform":
-            network.initialise_prototypes(uniform_vectors(network, seed=seed))
-            return
-        network.initialise_prototypes(starting_vectors(network, engine.train_views, seed=seed, device=device))
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet.inference.nearest import Nearest, nearest_regions
 
@@ -45,3 +45,20 @@ def own_region(regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -
     with torch.autocast(regions.device.type, enabled=False):
         gap = regions[:, number].to(wide) - vectors[number].to(wide)
         return Nearest(gap.square().sum(dim=-1), number.expand(regions.shape[0], -1))
+
+
+class PartRegion(nn.Module):
+    """Prototype j looks at the region of its part only: ||z_part(j) - p_j||², `part` (P,)."""
+
+    part: Tensor
+
+    def __init__(self, part: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("part", part)
+
+    def forward(self, regions: Tensor, vectors: Tensor, wanted: Tensor | None = None) -> Nearest:
+        part, vectors = (self.part, vectors) if wanted is None else (self.part[wanted], vectors[wanted])
+        wide = torch.promote_types(torch.float32, regions.dtype)
+        with torch.autocast(regions.device.type, enabled=False):
+            gap = regions.index_select(1, part).to(wide) - vectors.to(wide)
+            return Nearest(gap.square().sum(dim=-1), part.expand(regions.shape[0], -1))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import any_region
+from dprotonet.inference.pairing import PartRegion, any_region
 from dprotonet.inference.prototypes import Prototypes
 
 
@@ -74,10 +74,13 @@ class Pruned(NamedTuple):
 @torch.no_grad()
 def pruned(prototypes: Prototypes, head: Head, kept: Tensor) -> Pruned:
     """Both without the prototypes that are not `kept` (P,) bool; what remains is unchanged."""
-    if prototypes.pairing is not any_region:
+    pairing = prototypes.pairing
+    if isinstance(pairing, PartRegion):
+        pairing = PartRegion(pairing.part[kept])
+    elif pairing is not any_region:
         raise UserError("prototypes that each have a region of their own (XProtoNet) cannot be pruned")
     vectors, owner = prototypes.vectors.detach()[kept], prototypes.prototype_class[kept]
-    fewer = Prototypes(1, 1, vectors.shape[1], similarity=prototypes.similarity)
+    fewer = Prototypes(1, 1, vectors.shape[1], similarity=prototypes.similarity, pairing=pairing)
     fewer.replace(vectors, owner)
     narrow = Head(prototypes.prototype_class)
     narrow.weight = torch.nn.Parameter(head.weight.detach()[:, kept].clone())

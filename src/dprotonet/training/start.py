@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import DProtoNet
 from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
 
@@ -20,13 +21,21 @@ def starting_vectors(
     keys = _drawn_images(network.prototype_class.cpu(), torch.tensor(views.labels), generator)
     was_training = network.training
     network.eval()
-    pieces = []
+    pieces: list[Tensor] = []
     for view in load(views, chunks(keys, batch), workers=0):
         regions = network.encoder(view.inputs.to(device)).float()
-        chosen = torch.randint(regions.shape[1], (len(regions),), generator=generator).to(device)
+        first = sum(len(piece) for piece in pieces)
+        chosen = _drawn_regions(network, regions, first, generator).to(device)
         pieces.append(regions[torch.arange(len(regions), device=device), chosen])
     network.train(was_training)
     return torch.cat(pieces)
+
+
+def _drawn_regions(network: DProtoNet, regions: Tensor, first: int, generator: torch.Generator) -> Tensor:
+    """Which region each prototype from `first` on starts as: any, or that of its part."""
+    if isinstance(network.prototypes.pairing, PartRegion):
+        return network.prototypes.pairing.part[first : first + len(regions)]
+    return torch.randint(regions.shape[1], (len(regions),), generator=generator)
 
 
 def uniform_vectors(network: DProtoNet, *, seed: int) -> Tensor:

@@ -21,7 +21,8 @@ from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.localisation import Localisation
 from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
-from dprotonet.experiment.build import RememberedSplits, check_config, default_cache
+from dprotonet.experiment.build import RememberedSplits, default_cache
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.reproduce.compared import ComparedTable, Deviations, compared
 from dprotonet.experiment.reproduce.estimate import Estimate, Images
 from dprotonet.experiment.reproduce.items import SOURCES, Item, Part

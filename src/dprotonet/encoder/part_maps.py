@@ -1,0 +1,44 @@
+"""Where the parts of an object are: every place of a feature map is shared out among K parts and background.
+
+As the shares of a place sum to one, two parts cannot both have it: different parts are different places by
+construction, not by a penalty. Nobody says what the parts are. They start as clusters of local features that
+keep away from the image's border (`training.part_start`) and learn by what tells the classes apart.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, normalize
+
+from dprotonet.encoder.shaping import Shaping
+
+
+class PartMaps(nn.Module):
+    """Backbone features (B, C, h, w) to shares (B, K, h, w): a softmax over K parts and some backgrounds.
+
+    A part is a direction of local features; the cosine with it, times `contrast`, and an offset are what the
+    softmax sees. Backgrounds are directions too, whose shares are dropped.
+    """
+
+    def __init__(self, in_channels: int, parts: int, *, backgrounds: int = 6, contrast: float = 10.0) -> None:
+        super().__init__()
+        self.parts = parts
+        self.contrast = contrast
+        self.directions = nn.Parameter(torch.randn(parts + backgrounds, in_channels))
+        self.offset = nn.Parameter(torch.zeros(parts + backgrounds))
+
+    def forward(self, feature_map: Tensor) -> Tensor:
+        directions = normalize(self.directions, dim=1)[:, :, None, None]
+        closeness = conv2d(normalize(feature_map, dim=1), directions, self.offset)
+        return (self.contrast * closeness).softmax(dim=1)[:, : self.parts]
+
+
+class WithParts(nn.Module):
+    """Shaped features and, as further channels, the shares of the parts in the same map: (B, D + K, h, w)."""
+
+    def __init__(self, features: Shaping, part_maps: PartMaps) -> None:
+        super().__init__()
+        self.features = features
+        self.part_maps = part_maps
+
+    def forward(self, feature_map: Tensor) -> Tensor:
+        return torch.cat([self.features(feature_map), self.part_maps(feature_map)], dim=1)

@@ -1,0 +1,28 @@
+"""Where a network begins before its first step: part maps, shaping net, prototypes."""
+
+import torch
+
+from dprotonet.config import TrainingConfig
+from dprotonet.encoder.part_maps import WithParts
+from dprotonet.network import BlackBox, Network
+from dprotonet.training.discriminant import start_as_discriminant
+from dprotonet.training.part_start import start_parts
+from dprotonet.training.start import starting_vectors, uniform_vectors
+from dprotonet.training.views import ViewSource
+
+
+def start_network(
+    network: Network, views: ViewSource, training: TrainingConfig, device: torch.device
+) -> None:
+    """Start all that does not start at random; a black box does."""
+    if isinstance(network, BlackBox):
+        return
+    seed, shaping = training.seed, network.encoder.shaping
+    if isinstance(shaping, WithParts):
+        start_parts(network, shaping.part_maps, views, seed=seed, device=device)
+    if training.shaping_start == "discriminant":
+        start_as_discriminant(network, views, seed=seed, device=device)
+    if training.prototype_start == "uniform":
+        network.initialise_prototypes(uniform_vectors(network, seed=seed))
+        return
+    network.initialise_prototypes(starting_vectors(network, views, seed=seed, device=device))
