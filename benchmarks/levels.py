@@ -4,8 +4,8 @@
 
 DProtoNet with masks on the last map, as by default, against `--levels 2` with masks and with
 `--regions points --similarity cosine`. A prediction is a forward pass; a joint step is forward, loss,
-backward and Adam over everything; a frozen step is the same behind the backbone, on feature maps. An epoch
-is so many steps, so their ratios are those of epochs. In turns; the fastest counts. JSON on stdout.
+backward and Adam over everything; a frozen step is the same behind the backbone, on feature maps. Reading
+images or features and fitting the projection are not counted. In turns; the fastest counts. JSON on stdout.
 """
 
 import argparse
