@@ -10,6 +10,7 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import (
     Masks,
     Occurrence,
+    Parts,
     Patches,
     Points,
     Regions,
@@ -40,6 +41,7 @@ MAKERS: dict[str, Maker] = {
     "points": lambda seed: Points(DIMENSION, SIZE),
     "patches": lambda seed: Patches(DIMENSION, SIZE, patch=(2, 3)),
     "occurrence": lambda seed: Occurrence(DIMENSION - 2, 2, SIZE),  # the last two channels say where
+    "parts": lambda seed: Parts(DIMENSION - 2, 2, SIZE, sharpness=2),  # an even power of any number
 }
 MASKED = ("uniform", "spatial", "array")
 
@@ -70,7 +72,7 @@ def test_footprints_are_weights_over_the_feature_map(maker: Maker) -> None:
 
 def test_a_region_sees_its_footprint_and_nothing_else(maker: Maker) -> None:
     regions = maker(0)
-    feature_map = torch.zeros(1, DIMENSION, *SIZE, requires_grad=True)
+    feature_map = torch.ones(1, DIMENSION, *SIZE, requires_grad=True)
     for vectors, footprint in zip(regions(feature_map)[0], regions.footprint(), strict=True):
         (gradient,) = torch.autograd.grad(vectors.sum(), feature_map, retain_graph=True)
         assert torch.equal(gradient[0].abs().sum(0) > 0, footprint > 0)

@@ -25,8 +25,8 @@ class Joining:
 
     coarse: float = 1.4
     """Total variance of each coarser level, that of the finest being 1. Of 1280 channels at stride 32 beside
-    112 at stride 16 (EfficientNet-Lite0) this leaves each coarse channel 0.35 of its spread, as in pilots on birds;
-    other weights were not tried."""
+    112 at stride 16 (EfficientNet-Lite0) this leaves each coarse channel 0.35 of its spread, as in a
+    pilot on birds; other weights were not tried."""
     images: int = 400
     """Training images, evenly spread, that the projection is fitted to; each has hundreds of places."""
 

@@ -1,0 +1,90 @@
+"""Parts: shares of a place sum to one with the background, and a region is the mean of its places."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from dprotonet.encoder.part_maps import PartMaps, WithParts
+from dprotonet.encoder.regions import Parts
+from dprotonet.encoder.shaping import Shaping
+
+CHANNELS, DIMENSION, COUNT, SIZE = 5, 4, 3, (4, 6)
+
+
+@pytest.fixture
+def features() -> Tensor:
+    return torch.randn(2, CHANNELS, *SIZE, generator=torch.Generator().manual_seed(0)).double()
+
+
+def test_shares_are_the_literal_softmax(features: Tensor) -> None:
+    torch.manual_seed(1)
+    maps = PartMaps(CHANNELS, COUNT, backgrounds=2, contrast=7).double()
+    torch.nn.init.normal_(maps.offset)
+    found = maps(features)
+    for image in range(2):
+        for row in range(SIZE[0]):
+            for column in range(SIZE[1]):
+                place = features[image, :, row, column]
+                cosines = [
+                    float(place @ direction / place.norm() / direction.norm())
+                    for direction in maps.directions.detach()
+                ]
+                heights = 7 * (torch.tensor(cosines).double() + maps.offset)
+                expected = heights.exp() / heights.exp().sum()
+                torch.testing.assert_close(found[image, :, row, column], expected[:COUNT])
+
+
+def test_two_parts_cannot_have_the_same_place(features: Tensor) -> None:
+    found = PartMaps(CHANNELS, COUNT).double()(features)
+    assert float(found.sum(dim=1).max()) < 1
+    most = found > 0.5
+    assert int(most.sum(dim=1).max()) <= 1
+
+
+def test_a_region_is_the_mean_of_its_places(features: Tensor) -> None:
+    shares = torch.rand(2, COUNT, *SIZE, generator=torch.Generator().manual_seed(2)).double()
+    shaped = features[:, :DIMENSION]
+    found = Parts(DIMENSION, COUNT, SIZE, sharpness=4)(torch.cat([shaped, shares], dim=1))
+    for image in range(2):
+        for part in range(COUNT):
+            total, weight = torch.zeros(DIMENSION).double(), 0.0
+            for row in range(SIZE[0]):
+                for column in range(SIZE[1]):
+                    share = float(shares[image, part, row, column]) ** 4
+                    total += share * shaped[image, :, row, column]
+                    weight += share
+            torch.testing.assert_close(found[image, part], total / weight)
+
+
+def test_an_absent_part_gives_no_numbers_that_are_none(features: Tensor) -> None:
+    shares = torch.zeros(2, COUNT, *SIZE).double()
+    assert torch.isfinite(
+        Parts(DIMENSION, COUNT, SIZE)(torch.cat([features[:, :DIMENSION], shares], 1))
+    ).all()
+
+
+def test_a_region_follows_the_image(features: Tensor) -> None:
+    """Shift the image by a cell: the parts move with it, their vectors stay."""
+    torch.manual_seed(3)
+    shaping = WithParts(Shaping(CHANNELS, DIMENSION), PartMaps(CHANNELS, COUNT)).double()
+    regions = Parts(DIMENSION, COUNT, SIZE)
+    moved = features.roll((1, 2), dims=(2, 3))
+    torch.testing.assert_close(regions(shaping(moved)), regions(shaping(features)))
+    torch.testing.assert_close(
+        regions.maps(shaping(moved)), regions.maps(shaping(features)).roll((1, 2), dims=(2, 3))
+    )
+
+
+def test_gradients_reach_the_maps_through_the_regions(features: Tensor) -> None:
+    shaping = WithParts(Shaping(CHANNELS, DIMENSION), PartMaps(CHANNELS, COUNT)).double()
+    Parts(DIMENSION, COUNT, SIZE)(shaping(features)).square().sum().backward()
+    assert shaping.part_maps.directions.grad is not None
+    assert float(shaping.part_maps.directions.grad.abs().sum()) > 0
+
+
+def test_lengths_of_directions_say_nothing(features: Tensor) -> None:
+    maps = PartMaps(CHANNELS, COUNT).double()
+    before = maps(features)
+    maps.directions.data = normalize(maps.directions.data, dim=1) * 3
+    torch.testing.assert_close(maps(features), before)
