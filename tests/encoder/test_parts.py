@@ -42,19 +42,19 @@ def test_two_parts_cannot_have_the_same_place(features: Tensor) -> None:
     assert int(most.sum(dim=1).max()) <= 1
 
 
-def test_a_region_is_the_mean_of_its_places(features: Tensor) -> None:
+def test_a_region_is_the_direction_of_its_places_as_long_as_it_is_present(features: Tensor) -> None:
     shares = torch.rand(2, COUNT, *SIZE, generator=torch.Generator().manual_seed(2)).double()
     shaped = features[:, :DIMENSION]
     found = Parts(DIMENSION, COUNT, SIZE, sharpness=4)(torch.cat([shaped, shares], dim=1))
     for image in range(2):
         for part in range(COUNT):
-            total, weight = torch.zeros(DIMENSION).double(), 0.0
+            total = torch.zeros(DIMENSION).double()
             for row in range(SIZE[0]):
                 for column in range(SIZE[1]):
                     share = float(shares[image, part, row, column]) ** 4
                     total += share * shaped[image, :, row, column]
-                    weight += share
-            torch.testing.assert_close(found[image, part], total / weight)
+            length = float(shares[image, part].max())
+            torch.testing.assert_close(found[image, part], length * total / total.norm())
 
 
 def test_an_absent_part_gives_no_numbers_that_are_none(features: Tensor) -> None:

@@ -36,7 +36,7 @@ from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.inference.pairing import Pairing, PartRegion, any_region, own_region
 from dprotonet.inference.prototypes import Prototypes
-from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, Similarity
+from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, PresentCosine, Similarity
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.phases import (
     LearningRates,
@@ -241,6 +241,8 @@ SIMILARITIES: Mapping[str, Callable[[NetworkConfig], Similarity]] = {
 def build_similarity(config: NetworkConfig) -> Similarity:
     if config.similarity not in SIMILARITIES:
         raise UserError(f"unknown similarity '{config.similarity}'; known: {', '.join(SIMILARITIES)}")
+    if config.regions == "parts" and config.similarity == "cosine":
+        return PresentCosine()
     return SIMILARITIES[config.similarity](config)
 
 

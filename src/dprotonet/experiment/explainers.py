@@ -91,7 +91,7 @@ def _similarity_of(network: DProtoNet) -> Similarity:
     measure = network.prototypes.similarity
 
     def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
-        gap = measure.space(regions).unsqueeze(-2) - measure.space(vectors)
+        gap = measure.space(regions).unsqueeze(-2) - measure.ideal(vectors)
         return measure.scores(gap.square().sum(dim=-1))
 
     return similarity

@@ -103,8 +103,40 @@ _SILENT: Tables = {  # where the paper names no decay of rates or weights, there
     "training": {"rate_schedule": "constant", "decay_backbone": 0.0, "decay_shaping": 0.0}
 }
 
+_PARTS: Tables = {  # docs/parts.md
+    "network": {
+        "levels": 2,  # a beak is smaller than a place of the last map
+        "regions": "parts",
+        "dimension": 256,
+        "similarity": "cosine",
+        "head_own": 5.0,  # cosines are small numbers beside the logits of a confident answer
+        "head_other": -2.5,
+    },
+    "training": {
+        "epochs": 35,
+        "warm_epochs": 0,
+        "push_start": 30,
+        "push_every": 5,
+        "push_sources": 10,
+        "prototypes_learn": "until-push",
+        "head_learns": "never",
+        "last_layer_epochs": 0,
+        "optimizer": "adamw",
+        "rate_shaping": 2e-3,
+        "rate_prototypes": 2e-3,
+        "decay_shaping": 0.5,
+        "shaping_dropout": 0.3,
+        "shaping_start": "random",
+        "label_smoothing": 0.05,
+        "cluster": 0.0,  # the cosine is bounded: cross-entropy alone brings prototypes near
+        "separation": 0.0,
+        "foreign": 0.0,
+    },
+}
+
 RECIPES: Mapping[str, Recipe] = {
     "default": Recipe("what we found best, on a laptop and on a GPU"),
+    "parts": Recipe("prototypes that are parts of the object, each row another place", _PARTS, "dprotonet"),
     "paper": Recipe(
         "DProtoNet's paper to the letter; the rivals by their own values, with what the paper shares",
         # Unstated there: the number of epochs, and of the augmented copies that an epoch goes through. A push

@@ -70,9 +70,8 @@ class SourceSearch:
 class MultiImageMean:
     """p_j = (1/R) Σ_r z_{e_r}(x^r), Eqs. (10) and (11), over the views x^r of the prototype's source images.
 
-    The mean is taken where distances are: of unit vectors under the cosine, or the longest would decide. Sums
-    are kept in float64 on the CPU (not every device knows float64), so that the result does not depend on how
-    views were spread over processes.
+    Sums are kept in float64 on the CPU (not every device knows float64), so that the result does not depend
+    on how views were spread over processes.
     """
 
     def __init__(self, prototypes: Prototypes, sources: Sources) -> None:
@@ -91,7 +90,7 @@ class MultiImageMean:
         nearest = self.prototypes.nearest(regions, wanted).region  # e_r, Eq. (9)
         belongs = (index[:, None, None] == self.sources.index[wanted]).any(dim=-1)  # (B, wanted)
         view, which = belongs.nonzero(as_tuple=True)
-        chosen = self.prototypes.similarity.space(regions[view, nearest[view, which]]).cpu().double()
+        chosen = regions[view, nearest[view, which]].cpu().double()
         self.total.index_add_(0, wanted[which].cpu(), chosen)
         self.count += torch.bincount(wanted[which].cpu(), minlength=len(self.count))
 

@@ -49,8 +49,7 @@ class Prototypes(nn.Module):
 
     def nearest(self, regions: Tensor, wanted: Tensor | None = None) -> Nearest:
         """s of Eq. (1) at the nearest region, of all prototypes or of those `wanted`; regions (B, R, D)."""
-        space = self.similarity.space
-        return self.pairing(space(regions), space(self.vectors), wanted)
+        return self.pairing(self.similarity.space(regions), self.similarity.ideal(self.vectors), wanted)
 
     def forward(self, regions: Tensor) -> Scored:
         distances, region = self.nearest(regions)

@@ -1,16 +1,21 @@
-"""Regions that follow the content: z_k(x) = Σ_u a_k(x)_u F(x)_u / Σ_u a_k(x)_u, one region a part.
+"""Regions that follow the content: z_k(x) ∝ Σ_u a_k(x)_u F(x)_u, one region a part.
 
-Eq. (8) with a mask that depends on the image. The maps a_k come as channels behind those of the features
-(`encoder.part_maps`), so that they learn with the shaping net. The same part has the same number in every
-image; a prototype belongs to a part and is compared with that part only (`inference.pairing.PartRegion`).
+Eq. (8) with a mask that depends on the image; the length of z_k says how far the part is there at all. The
+maps a_k come as channels behind those of the features (`encoder.part_maps`), so that they learn with the
+shaping net. The same part has the same number in every image; a prototype belongs to a part and is compared
+with that part only (`inference.pairing.PartRegion`).
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 
 class Parts(nn.Module):
     """(B, D + K, h, w), the last K channels being the share of each part in a place, to (B, K, D).
+
+    The direction of a region vector is that of the mean feature of its part, its length the largest share
+    that the part has of any place, in [0, 1]: a part that is hidden, or that is not there, has a short one.
 
     Deviation: the paper's masks are fixed and unrestricted, so that a region vector is a view of nearly the
     whole image; these follow the image. `sharpness` is the power that shares are raised to, so that a region
@@ -42,5 +47,9 @@ class Parts(nn.Module):
             )
         features = feature_map[:, : self.dimension].flatten(2)  # (B, D, hw)
         weight = self.maps(feature_map).flatten(2).pow(self.sharpness)
-        total = weight.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(weight.dtype).tiny)
-        return (weight / total) @ features.transpose(1, 2)
+        direction = normalize(weight @ features.transpose(1, 2), dim=-1, eps=torch.finfo(weight.dtype).tiny)
+        return direction * self.presence(feature_map).unsqueeze(-1)
+
+    def presence(self, feature_map: Tensor) -> Tensor:
+        """How far each part is there, (B, K) in [0, 1]: its largest share of any place."""
+        return self.maps(feature_map).flatten(2).amax(dim=-1)
