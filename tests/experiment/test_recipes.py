@@ -234,7 +234,8 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
         ({"network": {"network": 1}}, "choose one of dprotonet"),
         ({"recipe": "papr"}, "unknown recipe 'papr'; did you mean 'paper'"),
         ({"recipe": 3}, "recipe must be str"),
-        ({"augmentation": {"flip": 2.0}}, "flip"),
+        ({"augmentation": {"flip": 2.0}}, r"^--flip is 2\.0; it must be between 0 and 1$"),
+        ({"augmentation": {"shear": 60.0}}, r"^--shear is 60\.0; it must be between 0 and 45$"),
         ({"augmentation": {"flop": 1.0}}, "did you mean 'flip'"),
         ({"training": {"views_per_epoch": 0}}, "--views-per-epoch is 0"),
     ],
@@ -242,6 +243,16 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
 def test_mistakes_are_named(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(dp.UserError, match=message):
         check_config(config_from(tables))
+
+
+@pytest.mark.parametrize("words", [["--epochs", "0"], ["--flip", "2"]])
+def test_values_are_checked_before_they_are_shown(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words, "--show-config"]) == 2
+    out, error = capsys.readouterr()
+    assert not out
+    assert f"{words[0]} is {words[1]}" in error
 
 
 @pytest.mark.parametrize("name", RIVALS)
