@@ -41,6 +41,11 @@ WHOLE_OBJECTS = ("birds", "cub", "cub-cropped", "cars")
 _LOOK = 20  # so many times the images wanted are looked at for a truth, before images without one are taken
 _BLOCK = 16  # images explained at a time: bounds the memory
 
+_WATCHED = {
+    "class": "what keeps the predicted class likely",
+    "prototype": "what the prototype that says most for the prediction sees",
+}
+
 NodeWord = Literal["class", "prototype"]
 TruthWord = Literal["auto", "drawn", "none"]
 Progress = Callable[[int, int], None]
@@ -143,7 +148,10 @@ class DecisionRegions:
     def picture(self, *, title: str = "", columns: int = 3) -> Image.Image:
         """Every image beside its heatmap, so many pairs in a row."""
         shown = [item.drawn(truth=self.truth_drawn) for item in self.images]
-        return decision_regions_sheet(shown, title=title, columns=columns, truth_wanted=self.truth_drawn)
+        note = f"{_WATCHED[self.facts['node']]}, decoder {self.facts['preset']}"
+        return decision_regions_sheet(
+            shown, title=title, note=note, columns=columns, truth_wanted=self.truth_drawn
+        )
 
     def summary(self) -> dict[str, Any]:
         """All numbers, means over the images that have a truth first; fit for JSON."""
@@ -214,13 +222,13 @@ def drawn_images(data: ImageData, count: int, *, seed: int = 0) -> list[int]:
 
 
 def _in_turn(data: ImageData, seed: int) -> Iterator[int]:
-    """All images, one of each class, then the next of each."""
+    """All images, one of each class, then the next of each; which class comes first is up to the seed."""
     shuffled = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
     piles: dict[int, list[int]] = {}
     for index in shuffled:
         piles.setdefault(data.labels[index], []).append(index)
     for place in range(max(map(len, piles.values()), default=0)):
-        yield from (piles[label][place] for label in sorted(piles) if place < len(piles[label]))
+        yield from (piles[label][place] for label in piles if place < len(piles[label]))
 
 
 def _has_truth(data: ImageData, index: int) -> bool:

@@ -105,12 +105,13 @@ class RunPictures:
 
     def _inference(self, model: Model, test: Any) -> dict[str, Any]:
         indices: Sequence[int] = drawn_images(test, self.plan.inference, seed=self.plan.seed)
-        names = [test.name(index) for index in indices]
+        samples = [test[index] for index in indices]
         preset = preset_of(self.plan.decoder)[1]
-        explained = model.explain([test[index].image for index in indices], preset=preset)
-        sheets = [item.picture(name) for item, name in zip(explained, names, strict=True)]
+        explained = model.explain([sample.image for sample in samples], preset=preset)
+        titles = [f"{test.classes[sample.label]} · {Path(sample.name).name}" for sample in samples]
+        sheets = [item.picture(title) for item, title in zip(explained, titles, strict=True)]
         save_picture(stack(sheets), self.path("inference"))
-        return {"images": names}
+        return {"images": [sample.name for sample in samples]}
 
 
 def _made(path: Path, facts: Mapping[str, Any]) -> bool:
