@@ -114,6 +114,10 @@ def test_the_found_box_goes_round_the_binary_mask(model: Model) -> None:
     (item, *_) = explained(model, data).images
     planted = replace(item, explanation=replace(item.explanation, above=square(20, 3, 31, 9)))
     assert planted.box == (20, 3, 31, 9)
+    speck = replace(
+        item, explanation=replace(item.explanation, above=square(20, 3, 31, 9) | square(60, 60, 62, 62))
+    )
+    assert speck.box == (20, 3, 31, 9)  # a speck in the corner does not stretch it
     empty = replace(item, explanation=replace(item.explanation, above=square(0, 0, 0, 0)))
     assert empty.box is None
     assert empty.iou == 0

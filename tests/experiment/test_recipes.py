@@ -245,7 +245,7 @@ def test_the_authors_recipes_warp_once_per_view_on_average() -> None:
 def test_corners_wander_as_far_as_in_a_tilt_by_the_authors() -> None:
     rng = np.random.default_rng(0)
     theirs = 2 * (rng.uniform(0, 0.2, 100_000) ** 2).mean()  # two corners in one direction, in sides
-    reach = config_from({"recipe": "protopnet"}).augmentation.perspective / 4  # either way, a half side is 1/2
+    reach = config_from({"recipe": "protopnet"}).augmentation.perspective / 4  # of half a side, either way
     ours = 8 * (rng.uniform(-reach, reach, 100_000) ** 2).mean()  # four corners in both directions
     assert ours == pytest.approx(theirs, rel=0.02)
 

@@ -125,7 +125,9 @@ RECIPES: Mapping[str, Recipe] = {
         # Of the black box's training nothing is said: it keeps the schedule and decay that suit its rate.
         networks={"dprotonet": PAPER.tables(), "xprotonet": _SILENT},
     ),
-    "protopnet": Recipe("ProtoPNet with its authors' width, batch, copies and augmentation", _AUTHORS, "protopnet"),
+    "protopnet": Recipe(
+        "ProtoPNet with its authors' width, batch, copies and augmentation", _AUTHORS, "protopnet"
+    ),
     "np-protopnet": Recipe("NP-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "np-protopnet"),
     "gen-protopnet": Recipe("Gen-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "gen-protopnet"),
     "xprotonet": Recipe("XProtoNet by its paper; its code is unpublished", {}, "xprotonet"),
@@ -144,9 +146,9 @@ class Resolved:
 def resolve(config: Config) -> Resolved:
     """All values final; what somebody gave stays, and a config that is final comes back as it is.
 
-    In a final config, such as that of a loaded run, every value counts as given: `dataclasses.replace` changes
-    what it names and nothing that would follow from it. To have the recipe imply the rest anew, start from
-    what was asked for: Config(data=final.data, training=TrainingConfig(mode="frozen")).
+    In a final config, such as that of a loaded run, every value counts as given: `dataclasses.replace`
+    changes what it names and nothing that would follow from it. To have the recipe imply the rest anew, start
+    from what was asked for: Config(data=final.data, training=TrainingConfig(mode="frozen")).
     """
     recipe = _recipe(config.recipe)
     given = given_tables(config)

@@ -13,7 +13,7 @@ What is there, of this plan and of these weights, is not made again.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from typing import Any, Literal
 from dprotonet.config import from_tables
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import preset_of
-from dprotonet.experiment.decision_regions import decision_regions, drawn_images
+from dprotonet.experiment.decision_regions import decision_regions, images_in_turn
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import stack
@@ -104,7 +104,7 @@ class RunPictures:
         return found.summary()
 
     def _inference(self, model: Model, test: Any) -> dict[str, Any]:
-        indices: Sequence[int] = drawn_images(test, self.plan.inference, seed=self.plan.seed)
+        indices = images_in_turn(test, seed=self.plan.seed)[: self.plan.inference]  # no truth is drawn here
         samples = [test[index] for index in indices]
         preset = preset_of(self.plan.decoder)[1]
         explained = model.explain([sample.image for sample in samples], preset=preset)
