@@ -36,7 +36,13 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
     assert torch.equal(two["running_means"][0], two["running_means"][1])
 
 
-TINY = ["train", "--recipe", "paper", "--mode", "frozen", "--species", "2", "--train-per-species", "6", "--val-per-species", "4", "--image-size", "64", "--epochs", "1", "--warm-epochs", "0", "--push-every", "1", "--last-layer-epochs", "1", "--views-per-epoch", "1", "--augmentations", "1", "--batch-size", "4", "--masks", "12", "--dimension", "16", "--prototypes-per-class", "2", "--push-images", "2"]
+TINY = [
+    *["train", "--recipe", "paper", "--mode", "frozen", "--species", "2", "--train-per-species", "6"],
+    *["--val-per-species", "4", "--image-size", "64", "--epochs", "1", "--warm-epochs", "0"],
+    *["--push-every", "1", "--last-layer-epochs", "1", "--views-per-epoch", "1", "--augmentations", "1"],
+    *["--batch-size", "4", "--masks", "12", "--dimension", "16", "--prototypes-per-class", "2"],
+    *["--push-images", "2"],
+]
 
 
 def test_the_command_under_torchrun_is_one_run_also_without_gpus(tmp_path: Path) -> None:
