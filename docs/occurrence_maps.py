@@ -1,9 +1,11 @@
 """Where do the occurrence maps of XProtoNets lie, and what are they worth there? For docs/rivals.md.
 
-    python docs/occurrence_maps.py "from one half=runs/half" "from 0.01=runs/rare"
+    python docs/occurrence_maps.py "from one half=runs/half=compared/half" "from 0.01=runs/rare=compared/rare"
 
-Each NAME=RUN is an XProtoNet on the built-in birds, judged on 60 of its validation images. Writes
-occurrence.json, and of the first two images/occurrence.png, beside this file.
+Each NAME=RUN is an XProtoNet on the built-in birds, judged on 60 of its validation images. With =COMPARED,
+the folder of its `dprotonet compare`, its test images are added: accuracy by the run's `dprotonet evaluate`,
+maps by the comparison. The entries of these names in occurrence.json are replaced, others stay; of the first
+two runs images/occurrence.png is drawn. Both lie beside this file.
 """
 
 import json
@@ -22,6 +24,7 @@ from dprotonet.metrics.localization import energy_share, overlap, top_share
 from dprotonet.ops import unit_range, upsample
 
 IMAGES, SHOWN, TOP = 60, 6, 0.2
+MEASURES = ("deletion", "insertion", "AD", "DICE", "energy")
 
 
 class Study:
@@ -103,11 +106,36 @@ def _scaled(maps: Tensor) -> Tensor:
     return (maps - low) / (high - low)
 
 
+def test_summary(run: Path, compared: Path) -> dict[str, object]:
+    """What `dprotonet evaluate` and `dprotonet compare` found on test images."""
+    evaluation = json.loads((run / "evaluation" / "test.json").read_text())
+    table = json.loads((compared / "table.json").read_text())
+    return {
+        "accuracy": evaluation["accuracy"],
+        "protocol": {name: value for name, value in table["protocol"].items() if name != "network"},
+        "methods": {
+            row["method"]: {name: row["measures"][name] for name in MEASURES} for row in table["rows"]
+        },
+    }
+
+
+def rounded(value: object) -> object:
+    """All numbers in it to four decimals."""
+    if isinstance(value, dict):
+        return {name: rounded(item) for name, item in value.items()}
+    return round(value, 4) if isinstance(value, float) else value
+
+
 def main(words: list[str]) -> None:
     here = Path(__file__).parent
-    studies = {name: Study(folder) for name, _, folder in (word.partition("=") for word in words)}
-    content = {name: study.summary() for name, study in studies.items()}
-    (here / "occurrence.json").write_text(json.dumps(content, indent=1) + "\n")
+    given = {name: places for name, *places in (word.split("=") for word in words)}
+    studies = {name: Study(run) for name, (run, *_) in given.items()}
+    file = here / "occurrence.json"
+    content = json.loads(file.read_text()) if file.is_file() else {}
+    for name, (run, *compared) in given.items():
+        tested = {"test": test_summary(Path(run), Path(compared[0]))} if compared else {}
+        content[name] = rounded({**studies[name].summary(), **tested})
+    file.write_text(json.dumps(content, indent=1) + "\n")
     first = next(iter(studies.values()))
     columns = {}
     for name, study in list(studies.items())[:2]:
@@ -115,7 +143,8 @@ def main(words: list[str]) -> None:
         columns[f"M, {name}"] = unit_range(study.class_maps(study.maps))[:SHOWN]
         columns[f"M |F|, {name}"] = unit_range(study.class_maps(study.maps * length))[:SHOWN]
     images = [sample.image for sample in first.samples[:SHOWN]]
-    comparison_grid(images, columns, truth=first.truth[:SHOWN]).save(here / "images" / "occurrence.png")
+    sheet = comparison_grid(images, columns, truth=first.truth[:SHOWN])
+    sheet.quantize(256).save(here / "images" / "occurrence.png", optimize=True)
     print(json.dumps(content, indent=1))
 
 

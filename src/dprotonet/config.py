@@ -232,7 +232,11 @@ class ExplainingConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run, as asked for; `experiment.recipes.resolve` makes every value final."""
+    """A whole run, as asked for; `experiment.recipes.resolve` makes every value final.
+
+    The config of a loaded run is final: replace(config.training, mode="frozen") on it keeps the epochs and
+    rates of the old mode. For those of the new one, give a new TrainingConfig(mode="frozen").
+    """
 
     data: DataConfig = field(default_factory=DataConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)

@@ -153,7 +153,8 @@ def test_description_tells_every_parameter(field: str) -> None:
     "wrong", [{"rotation": -1}, {"shear_probability": 1.1}, {"flip": 2}, {"nodes": 1}, {"perspective": 1}]
 )
 def test_impossible_magnitudes_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(UserError, match=next(iter(wrong))):
+    ((name, value),) = wrong.items()
+    with pytest.raises(UserError, match=f"^--{name.replace('_', '-')} is {value}; it must be between"):
         Augment(**wrong)  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tomli_w
 from tests.conftest import rival_config, tiny_config
@@ -67,6 +68,14 @@ def test_a_final_config_stays_as_it_is() -> None:
         final = config_from({"network": {"network": network}, "recipe": recipe})
         assert final_config(final) == final
         assert final_config(from_tables(Config, to_tables(final), where="")) == final
+
+
+def test_replacing_a_value_of_a_final_config_changes_that_one_alone() -> None:
+    final = final_config(Config())
+    replaced = final_config(replace(final, training=replace(final.training, mode="frozen")))
+    assert replaced.training == replace(final.training, mode="frozen")
+    anew = final_config(Config(data=final.data, training=TrainingConfig(mode="frozen")))
+    assert {key: getattr(anew.training, key) for key in FROZEN["training"]} == FROZEN["training"]
 
 
 def test_python_trains_frozen_mode_as_the_command_line_does() -> None:
@@ -223,6 +232,24 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
         assert item.departure in page
 
 
+def test_the_authors_recipes_warp_once_per_view_on_average() -> None:
+    for name in ("protopnet", "np-protopnet", "gen-protopnet"):
+        used = config_from({"recipe": name}).augmentation
+        chances = (used.rotation_probability, used.shear_probability, used.perspective_probability)
+        assert sum(chances) == pytest.approx(1)
+        assert (used.rotation, used.shear, used.flip, used.distortion_probability) == (15, 10, 0.5, 0)
+    shared = config_from({"recipe": "paper", "network": {"network": "protopnet"}}).augmentation
+    assert shared == replace(config_from({}).augmentation, flip=0.0)  # in the paper's comparison, one for all
+
+
+def test_corners_wander_as_far_as_in_a_tilt_by_the_authors() -> None:
+    rng = np.random.default_rng(0)
+    theirs = 2 * (rng.uniform(0, 0.2, 100_000) ** 2).mean()  # two corners in one direction, in sides
+    reach = config_from({"recipe": "protopnet"}).augmentation.perspective / 4  # of half a side, either way
+    ours = 8 * (rng.uniform(-reach, reach, 100_000) ** 2).mean()  # four corners in both directions
+    assert ours == pytest.approx(theirs, rel=0.02)
+
+
 # ── mistakes ──
 
 
@@ -234,7 +261,8 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
         ({"network": {"network": 1}}, "choose one of dprotonet"),
         ({"recipe": "papr"}, "unknown recipe 'papr'; did you mean 'paper'"),
         ({"recipe": 3}, "recipe must be str"),
-        ({"augmentation": {"flip": 2.0}}, "flip"),
+        ({"augmentation": {"flip": 2.0}}, r"^--flip is 2\.0; it must be between 0 and 1$"),
+        ({"augmentation": {"shear": 60.0}}, r"^--shear is 60\.0; it must be between 0 and 45$"),
         ({"augmentation": {"flop": 1.0}}, "did you mean 'flip'"),
         ({"training": {"views_per_epoch": 0}}, "--views-per-epoch is 0"),
     ],
@@ -242,6 +270,16 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
 def test_mistakes_are_named(tables: dict[str, Any], message: str) -> None:
     with pytest.raises(dp.UserError, match=message):
         check_config(config_from(tables))
+
+
+@pytest.mark.parametrize("words", [["--epochs", "0"], ["--flip", "2"]])
+def test_values_are_checked_before_they_are_shown(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", *words, "--show-config"]) == 2
+    out, error = capsys.readouterr()
+    assert not out
+    assert f"{words[0]} is {words[1]}" in error
 
 
 @pytest.mark.parametrize("name", RIVALS)

@@ -68,6 +68,13 @@ def test_every_pair_has_its_words_and_rows_are_filled(written: list[str]) -> Non
     assert {"chest", "✓ robin 90%", "0.png", "4.png"} <= set(written)
 
 
+def test_a_note_says_what_the_heatmaps_are_of(written: list[str]) -> None:
+    plain = decision_regions_sheet([region()], title="chest")
+    noted = decision_regions_sheet([region()], title="chest", note="decoder fast")
+    assert "decoder fast" in written
+    assert noted.height > plain.height
+
+
 def test_sizes_may_differ_and_images_may_be_grey() -> None:
     flat = DecisionRegion(IMAGE[:1, :13], COLD[:13], Answer("wren"), truth=MASK[:13])
     assert decision_regions_sheet([flat, region()]).height == decision_regions_sheet([region()] * 2).height

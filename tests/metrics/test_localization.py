@@ -12,6 +12,7 @@ from dprotonet.metrics.localization import (
     SHARES,
     Overlap,
     energy_share,
+    largest_part,
     overlap,
     pointing,
     sweep,
@@ -151,3 +152,42 @@ def test_permuting_images_permutes_values() -> None:
     assert isinstance(swept, Overlap)
     assert all(now.equal(then[order]) for now, then in zip(again, swept, strict=True))
     assert energy_share(maps[order], truth[order]).equal(energy_share(maps, truth)[order])
+
+
+# ── connected parts ──
+
+
+def flooded(mask: Tensor) -> list[set[tuple[int, int]]]:
+    """Connected parts by walking from pixel to pixel."""
+    left = {(int(row), int(column)) for row, column in mask.nonzero()}
+    parts = []
+    while left:
+        part, edge = set(), [left.pop()]
+        while edge:
+            row, column = edge.pop()
+            part.add((row, column))
+            near = {(row + down, column + across) for down in (-1, 0, 1) for across in (-1, 0, 1)} & left
+            left -= near
+            edge += near
+        parts.append(part)
+    return parts
+
+
+@pytest.mark.parametrize("share", [0.2, 0.35, 0.5])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_largest_part_against_a_walk(seed: int, share: float) -> None:
+    mask = torch.rand(17, 23, generator=torch.Generator().manual_seed(seed)) < share
+    found = {(int(row), int(column)) for row, column in largest_part(mask).nonzero()}
+    parts = flooded(mask)
+    assert found in parts
+    assert len(found) == max(map(len, parts))
+
+
+def test_the_largest_part_of_nothing_of_all_and_of_a_spiral() -> None:
+    nothing = torch.zeros(5, 5, dtype=torch.bool)
+    assert torch.equal(largest_part(nothing), nothing)
+    assert largest_part(~nothing).all()
+    snake = torch.zeros(30, 30, dtype=torch.bool)
+    snake[::2] = True
+    snake[1::4, -1] = snake[3::4, 0] = True
+    assert torch.equal(largest_part(snake), snake)

@@ -36,6 +36,20 @@ def test_the_model_in_words(model: Model) -> None:
     assert found.command == "dprotonet train 'a b'"
 
 
+def test_the_decoder_is_named_and_that_the_run_has_another(model: Model) -> None:
+    def said(preset: str) -> str:
+        assert model.folder is not None
+        facts = about(model, folder=model.folder, preset=preset).facts
+        return next(fact.value for fact in facts if fact.name == "Heatmaps")
+
+    assert said("fast") == "by the decoder fast"
+    model.config = replace(model.config, explaining=replace(model.config.explaining, decoder="paper"))
+    assert said("paper") == "by the decoder paper"
+    assert said("fast") == (
+        "by the decoder fast, not paper as this run's recipe says: for that add --preset paper"
+    )
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"packages": 3, "command": "x"}'])
 def test_a_damaged_record_is_left_out(model: Model, text: str) -> None:
     assert model.folder is not None

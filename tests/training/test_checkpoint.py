@@ -9,9 +9,12 @@ from accelerate import Accelerator
 from tests.conftest import tiny_network, tiny_views
 from torch.amp import GradScaler
 
+from dprotonet.cli.progress import describe
 from dprotonet.errors import UserError
 from dprotonet.training.checkpoint import load_checkpoint, save_checkpoint, save_tensors
 from dprotonet.training.engine import Engine
+from dprotonet.training.events import EpochDone
+from dprotonet.training.phases import LearningRates, plan
 from dprotonet.training.push import Pusher
 
 
@@ -66,6 +69,20 @@ def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     del state["scaler"]
     (tmp_path / "kept" / "state.json").write_text(json.dumps(state))
     assert load_checkpoint(tmp_path / "kept", engine(worked_scaler())) == {"mark": 1}
+
+
+def test_steps_that_an_earlier_version_did_not_count_stay_unknown(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path / "kept", engine(None), {})
+    path = tmp_path / "kept" / "state.json"
+    state = json.loads(path.read_text())
+    del state["position"]["steps"]
+    path.write_text(json.dumps(state))
+    resumed = engine(None)
+    load_checkpoint(tmp_path / "kept", resumed)
+    stages = plan(LearningRates(), epochs=1, warm=0, push_every=1, last_layer=0)
+    done = [event for event in resumed.run(stages) if isinstance(event, EpochDone)]
+    assert [event.steps for event in done] == [None]
+    assert describe(done[0]).endswith("unknown steps")
 
 
 def test_a_damaged_scale_is_told(tmp_path: Path) -> None:

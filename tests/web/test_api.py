@@ -112,7 +112,9 @@ def test_places_are_those_of_explain(client: TestClient, model: dp.Model, bird: 
 
 def test_class_maps_by_every_method(client: TestClient, service: Service, bird: bytes) -> None:
     image = sent(client, bird)["image"]
-    assert {"mdm", "gradcam", "similarity"} <= set(client.get("/api/run").json()["methods"])
+    facts = client.get("/api/run").json()
+    assert {"mdm", "gradcam", "similarity"} <= set(facts["methods"])
+    assert facts["decoder"].startswith("fast")
     for method in set(service.methods) - {"rise", "scorecam", "ablationcam"}:  # hundreds of passes each
         job = client.post(f"/api/images/{image}/maps", json={"label": 1, "method": method}).json()["job"]
         assert ended(client, job)["state"] == "done"

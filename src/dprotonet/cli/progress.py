@@ -69,7 +69,7 @@ def describe(event: EpochDone | PushDone | RoundDone) -> str:
         return (
             f"{event.phase:>5} epoch {event.epoch:3d}  loss {event.terms['loss']:8.3f}  "
             f"train {event.train_accuracy:6.1%}  val {event.val_accuracy:6.1%}  {event.seconds:5.1f} s  "
-            f"{event.steps} steps"
+            f"{'unknown' if event.steps is None else event.steps} steps"
         )
     if isinstance(event, PushDone):
         collapsed = int(event.projection.collapsed.sum())

@@ -40,7 +40,8 @@ class ReportArguments:
     """Which heatmaps to make: none but those already kept, those of the explained images, or also those of
     all prototypes (some seconds each, once a run)."""
     preset: Preset = "fast"
-    """How the decoder learns its masks."""
+    """How the decoder learns its masks; fast whatever the run's recipe says, since a page has many maps and
+    the paper's decoder takes minutes for each. The page says which was used."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
     overwrite: bool = False

@@ -32,7 +32,8 @@ class ServeArguments:
     name: tuple[str, ...] = ()
     """Other names under which the server may be reached, such as one of a proxy."""
     preset: Literal["fast", "best", "paper", "sampled"] = "fast"
-    """How the decoder learns its masks."""
+    """How the decoder learns its masks; fast whatever the run's recipe says, since a page has many maps and
+    the paper's decoder takes minutes for each. The page says which was used."""
     max_megabytes: float = 20.0
     """The largest image file that is accepted."""
     max_megapixels: float = 50.0

@@ -68,6 +68,9 @@ def main(words: list[str]) -> None:
         arguments = parsed(TrainArguments, words, command="train", default=base)
     resolved = _with_sources(resolve(arguments.asked()), arguments, before)
     if arguments.show_config:
+        from dprotonet.experiment.config_check import check_config
+
+        check_config(resolved.config)
         print("\n".join(_shown(resolved)))
         return
     if arguments.out is None:

@@ -6,7 +6,7 @@ nor the number of workers changes what the network sees. Which index comes when 
 """
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
@@ -23,16 +23,21 @@ from dprotonet.errors import UserError
 _CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
 LUMA = (0.299, 0.587, 0.114)
 
+_RANGES = {"rotation": (0, 180), "shear": (0, 45), "perspective": (0, 0.99), "nodes": (2, 1000)}
+"""Of the settings of `Augment` that are no probabilities or shares."""
+
 
 @dataclass(frozen=True)
 class Augment:
     """Random rotation, shear, perspective and elastic distortion in one warp; borders continue by reflection.
 
-    Unstated: the magnitudes. These are ProtoPNet's, which the paper builds on: rotation and shear in degrees
-    either way; perspective as in torchvision, the share of half the side within which corners wander, here
-    centred so that the picture does not shrink; distortion, the share of the side by which the nodes of a
-    coarse grid move.
-    Unstated: how they combine. Each is drawn on its own, by a probability of its own.
+    Unstated: the magnitudes. Those of rotation and shear, in degrees either way, are ProtoPNet's, which the
+    paper builds on; perspective is as in torchvision, the share of half the side within which corners
+    wander, here centred so that the picture does not shrink; distortion is the share of the side by which the
+    nodes of a coarse grid move.
+    Unstated: how they combine. Each is drawn on its own, by a probability of its own. ProtoPNet's code
+    applies exactly one of rotation, skew and shear to each copy; `--recipe protopnet` draws each for a third
+    of the views, so that a view has one of them on average, but may have none or several.
     Unstated: the horizontal flip, which ProtoPNet has and the paper does not mention; 0 turns it off.
     """
 
@@ -48,10 +53,11 @@ class Augment:
     nodes: int = 10
 
     def __post_init__(self) -> None:
-        if min(astuple(self)) < 0 or max(*self._chances, self.distortion_probability, self.flip) > 1:
-            raise UserError(f"{self}: nothing may be below 0, and no probability, nor flip, above 1")
-        if self.nodes < 2 or self.perspective >= 1 or max(self.rotation, self.shear * 4) > 180:
-            raise UserError(f"{self}: nodes >= 2, perspective < 1, rotation <= 180, shear <= 45 are possible")
+        for name, value in vars(self).items():
+            least, most = _RANGES.get(name, (0, 1))
+            if not least <= value <= most:
+                flag = name.replace("_", "-")
+                raise UserError(f"--{flag} is {value}; it must be between {least} and {most}")
 
     @property
     def description(self) -> str:

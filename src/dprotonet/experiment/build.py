@@ -289,9 +289,14 @@ def build_loss(config: TrainingConfig) -> PrototypeLoss:
 
 
 def build_accelerator(config: TrainingConfig) -> Accelerator:
-    """One process or many: accelerate finds out from the environment (torchrun, accelerate launch)."""
+    """One process or many: accelerate finds out from the environment (torchrun, accelerate launch).
+
+    Without GPUs it has to be told that the processes belong together: they would all train on their own.
+    """
     AcceleratorState._reset_state()  # else a second run in this process could not have another precision
-    return Accelerator(mixed_precision=config.mixed_precision)
+    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    gpus = torch.accelerator.is_available() and not torch.backends.mps.is_available()
+    return Accelerator(mixed_precision=config.mixed_precision, cpu=several and not gpus)
 
 
 def default_cache() -> Path:

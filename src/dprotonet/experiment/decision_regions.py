@@ -10,7 +10,7 @@ without it and counted.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -33,13 +33,18 @@ from dprotonet.interpretation.base import Box, Explanation
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import ClassNode, Node, RegionNode
 from dprotonet.interpretation.step import Step
-from dprotonet.metrics.localization import energy_share, overlap
+from dprotonet.metrics.localization import energy_share, largest_part, overlap
 
 NAME = "decision-regions"
 WHOLE_OBJECTS = ("birds", "cub", "cub-cropped", "cars")
 """Data whose truth is the whole object: the paper shows its heatmaps alone."""
 _LOOK = 20  # so many times the images wanted are looked at for a truth, before images without one are taken
 _BLOCK = 16  # images explained at a time: bounds the memory
+
+_WATCHED = {
+    "class": "what keeps the predicted class likely",
+    "prototype": "what the prototype that says most for the prediction sees",
+}
 
 NodeWord = Literal["class", "prototype"]
 TruthWord = Literal["auto", "drawn", "none"]
@@ -61,8 +66,13 @@ class Decided:
 
     @property
     def box(self) -> Box | None:
-        """The found one: the smallest rectangle round the binary mask M^b; None where that is empty."""
-        return _round(self.explanation.binary_mask.cpu())
+        """The found one: the smallest rectangle round the largest connected part of the binary mask M^b.
+
+        None where that is empty.
+        Unstated: what the paper's box of a found lesion goes round. Round all of M^b it would fill the
+        picture as soon as two far corners are hot, as happens in chest X-rays.
+        """
+        return _round(largest_part(self.explanation.binary_mask.cpu()))
 
     @property
     def truth(self) -> Tensor | None:
@@ -143,7 +153,10 @@ class DecisionRegions:
     def picture(self, *, title: str = "", columns: int = 3) -> Image.Image:
         """Every image beside its heatmap, so many pairs in a row."""
         shown = [item.drawn(truth=self.truth_drawn) for item in self.images]
-        return decision_regions_sheet(shown, title=title, columns=columns, truth_wanted=self.truth_drawn)
+        note = f"{_WATCHED[self.facts['node']]}, decoder {self.facts['preset']}"
+        return decision_regions_sheet(
+            shown, title=title, note=note, columns=columns, truth_wanted=self.truth_drawn
+        )
 
     def summary(self) -> dict[str, Any]:
         """All numbers, means over the images that have a truth first; fit for JSON."""
@@ -202,7 +215,7 @@ def decision_regions(
 
 def drawn_images(data: ImageData, count: int, *, seed: int = 0) -> list[int]:
     """Indices of images by seed, class after class in turn, those with a truth that is not empty first."""
-    order = list(_in_turn(data, seed))
+    order = images_in_turn(data, seed=seed)
     known: list[int] = []
     for index in order[: _LOOK * count]:
         if len(known) == count:
@@ -213,14 +226,14 @@ def drawn_images(data: ImageData, count: int, *, seed: int = 0) -> list[int]:
     return known + [index for index, _ in zip(others, range(count - len(known)), strict=False)]
 
 
-def _in_turn(data: ImageData, seed: int) -> Iterator[int]:
-    """All images, one of each class, then the next of each."""
+def images_in_turn(data: ImageData, *, seed: int = 0) -> list[int]:
+    """Indices of all images, one of each class, then the next of each; the seed says which class is first."""
     shuffled = torch.randperm(len(data), generator=torch.Generator().manual_seed(seed)).tolist()
     piles: dict[int, list[int]] = {}
     for index in shuffled:
         piles.setdefault(data.labels[index], []).append(index)
-    for place in range(max(map(len, piles.values()), default=0)):
-        yield from (piles[label][place] for label in sorted(piles) if place < len(piles[label]))
+    deepest = max(map(len, piles.values()), default=0)
+    return [pile[place] for place in range(deepest) for pile in piles.values() if place < len(pile)]
 
 
 def _has_truth(data: ImageData, index: int) -> bool:

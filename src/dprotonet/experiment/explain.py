@@ -129,6 +129,14 @@ def explain(
     return [ExplainedPrediction(*parts, weights=weights) for parts in found]
 
 
+def decoder_said(model: Model, preset: str | Preset) -> str:
+    """Which decoder makes the heatmaps of a page, and how to have the run's own where that is another."""
+    used, own = MDM(preset=preset).name, model.config.explaining.decoder
+    if used.partition(",")[0] == own:
+        return used
+    return f"{used}, not {own} as this run's recipe says: for that add --preset {own}"
+
+
 def explained_rows(
     model: Model,
     images: Sequence[Tensor],

@@ -98,7 +98,19 @@ class Recipe:
     networks: Mapping[str, Tables] = field(default_factory=dict)
 
 
-_AUTHORS: Tables = {"network": {"dimension": 128}, "training": {"batch_size": 80, "views_per_epoch": 30}}
+_AUTHORS: Tables = {  # of ProtoPNet, by their code
+    "network": {"dimension": 128},
+    "training": {"batch_size": 80, "views_per_epoch": 30},
+    # They rotate, skew or shear, one of them per copy, and distort nothing: one of three on average. Corners
+    # wander as far as theirs when an image is tilted, in the mean square.
+    "augmentation": {
+        "rotation_probability": 1 / 3,
+        "shear_probability": 1 / 3,
+        "perspective": 0.4,
+        "perspective_probability": 1 / 3,
+        "distortion_probability": 0.0,
+    },
+}
 _SILENT: Tables = {  # where the paper names no decay of rates or weights, there is none
     "training": {"rate_schedule": "constant", "decay_backbone": 0.0, "decay_shaping": 0.0}
 }
@@ -145,7 +157,9 @@ RECIPES: Mapping[str, Recipe] = {
         # Of the black box's training nothing is said: it keeps the schedule and decay that suit its rate.
         networks={"dprotonet": PAPER.tables(), "xprotonet": _SILENT},
     ),
-    "protopnet": Recipe("ProtoPNet with its authors' width, batch and copies", _AUTHORS, "protopnet"),
+    "protopnet": Recipe(
+        "ProtoPNet with its authors' width, batch, copies and augmentation", _AUTHORS, "protopnet"
+    ),
     "np-protopnet": Recipe("NP-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "np-protopnet"),
     "gen-protopnet": Recipe("Gen-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "gen-protopnet"),
     "xprotonet": Recipe("XProtoNet by its paper; its code is unpublished", {}, "xprotonet"),
@@ -162,7 +176,12 @@ class Resolved:
 
 
 def resolve(config: Config) -> Resolved:
-    """All values final; what somebody gave stays, and a config that is final comes back as it is."""
+    """All values final; what somebody gave stays, and a config that is final comes back as it is.
+
+    In a final config, such as that of a loaded run, every value counts as given: `dataclasses.replace`
+    changes what it names and nothing that would follow from it. To have the recipe imply the rest anew, start
+    from what was asked for: Config(data=final.data, training=TrainingConfig(mode="frozen")).
+    """
     recipe = _recipe(config.recipe)
     given = given_tables(config)
     network = _network(config.recipe, recipe, given)

@@ -21,7 +21,7 @@ from dprotonet.figures.style import MARGIN, MUTED, SMALL, TITLE
 TILE = 208  # edge of a picture
 SEAM, PAIR, SPACE = 6, 34, 22  # between an image and its heatmap, two pairs side by side, two rows
 WIDTH = 2 * TILE + SEAM  # of a pair
-HEADER = 52
+HEADER, NOTE = 52, 30  # heights of the title and of the note beneath it
 
 
 @dataclass(frozen=True)
@@ -63,20 +63,29 @@ class DecisionRegion:
 
 
 def decision_regions_sheet(
-    regions: Sequence[DecisionRegion], *, title: str = "", columns: int = 3, truth_wanted: bool = True
+    regions: Sequence[DecisionRegion],
+    *,
+    title: str = "",
+    note: str = "",
+    columns: int = 3,
+    truth_wanted: bool = True,
 ) -> Image.Image:
-    """All of them in rows of `columns` pairs; without `truth_wanted` those that lack it are not counted."""
+    """All of them in rows of `columns` pairs; `note`, beneath the title, says what the heatmaps are of.
+
+    Without `truth_wanted` images that lack it are not counted.
+    """
     if not regions:
         raise ValueError("decision_regions_sheet needs at least one image")
     if columns < 1:
         raise ValueError(f"columns must be at least 1, not {columns}")
     rows = [regions[start : start + columns] for start in range(0, len(regions), columns)]
     heights = [max(region.height for region in row) for row in rows]
-    header = HEADER if title else 0
+    header = (HEADER if title else 0) + (NOTE if note else 0)
     wide = max(2, len(rows[0])) * (WIDTH + PAIR) - PAIR  # the last line needs the room of two
     tall = header + sum(heights) + SPACE * (len(rows) - 1) + FOOTER
     canvas = Canvas(wide + 2 * MARGIN, tall + 2 * MARGIN)
     canvas.text((MARGIN, MARGIN + 20), title, size=TITLE, bold=True, width=wide)
+    canvas.text((MARGIN, MARGIN + header - 18), note, size=SMALL, colour=MUTED, width=wide)
     top = MARGIN + header
     for row, height in zip(rows, heights, strict=True):
         for place, region in enumerate(row):

@@ -9,7 +9,7 @@ from torch import Tensor
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.outline import Truth, boxed, outlined
 from dprotonet.figures.overlay import draw_key
-from dprotonet.figures.style import MARGIN, MUTED, QUIET, SMALL, TRUE_BOX, font
+from dprotonet.figures.style import MARGIN, MUTED, SMALL, TRUE_BOX, font
 
 KEY, FOOTER = 300, 50  # width of the colour key, and height of the line where it stands
 _INSIDE = (8, 6, 52, 30)  # of a sample of 60 × 36 pixels
@@ -22,7 +22,10 @@ def draw_legend(canvas: Canvas, *, truths: Iterable[Truth | None], boxes: bool, 
     """
     middle, left = canvas.image.height - MARGIN - 9, MARGIN + KEY + 34
     draw_key(canvas, (MARGIN, middle), KEY)
-    known, ground = [truth for truth in truths if truth is not None], plain(QUIET, 60, 36)
+    known, ground = (
+        [truth for truth in truths if truth is not None],
+        plain(MUTED, 60, 36),
+    )  # white shows on it
     if any(isinstance(truth, Tensor) for truth in known):
         inside = torch.zeros(36, 60, dtype=torch.bool)
         inside[6:30, 8:52] = True

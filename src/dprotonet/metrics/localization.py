@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import max_pool2d
 
 from dprotonet.metrics.guards import check_heat, widened
 from dprotonet.metrics.ranking import ranks
@@ -65,6 +66,18 @@ def energy_share(heatmaps: Tensor, truth: Tensor) -> Tensor:
     heat = widened(heatmaps.flatten(1))
     inside, total = (heat * truth.flatten(1)).sum(dim=1), heat.sum(dim=1)
     return _unless_empty(torch.where(total > 0, inside / total, 0), truth.flatten(1).sum(dim=1))
+
+
+def largest_part(mask: Tensor) -> Tensor:
+    """Of a mask (H, W) bool its largest connected part, corners touching; of equals the lowest one."""
+    names = torch.arange(1.0, mask.numel() + 1, device=mask.device).view_as(mask) * mask
+    while True:  # every pixel takes the largest name among its neighbours, until nothing changes
+        spread = max_pool2d(names[None], 3, stride=1, padding=1)[0] * mask
+        if torch.equal(spread, names):
+            break
+        names = spread
+    kinds, sizes = names[mask].unique(return_counts=True)
+    return mask & (names == kinds[sizes == sizes.max()].max()) if len(kinds) else mask
 
 
 def _overlap(hits: Tensor, found: Tensor, true: Tensor) -> Overlap:

@@ -10,7 +10,9 @@ from dprotonet.config import Config, by_name
 from dprotonet.encoder.backbone import BackboneSpec
 from dprotonet.experiment.cleaning import FILE as CLEANED
 from dprotonet.experiment.epochs import Epochs
+from dprotonet.experiment.explain import decoder_said
 from dprotonet.experiment.model import Model
+from dprotonet.interpretation.mdm import Preset
 from dprotonet.report.content import About, Fact
 
 NETWORKS = {
@@ -32,13 +34,13 @@ _MODES = {
 }
 
 
-def about(model: Model, *, folder: Path) -> About:
-    """The model of a run folder."""
+def about(model: Model, *, folder: Path, preset: str | Preset = "fast") -> About:
+    """The model of a run folder, whose heatmaps the decoder `preset` makes."""
     environment = _environment(folder)
     return About(
         title=folder.resolve().name,
         lead=_lead(model),
-        facts=(*_facts(model), *_left_out(folder)),
+        facts=(*_facts(model), *_decoder(model, preset), *_left_out(folder)),
         settings=_settings(model.config),
         versions=_versions(environment),
         command=_command(environment),
@@ -103,6 +105,10 @@ def _seed(model: Model) -> str:
     if _imported(model):
         return "unknown"
     return f"{config.training.seed} (training), {config.data.data_seed} (data)"
+
+
+def _decoder(model: Model, preset: str | Preset) -> tuple[Fact, ...]:
+    return (Fact("Heatmaps", f"by the decoder {decoder_said(model, preset)}"),) if model.has_sources else ()
 
 
 def _left_out(folder: Path) -> tuple[Fact, ...]:

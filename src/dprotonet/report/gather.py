@@ -87,7 +87,7 @@ class _Gathering:
         sources, places = self._places([item for found in chosen.values() for item in found])
         facts = None if sources is None else self._facts(splits)
         return Report(
-            about=about(self.model, folder=self.folder),
+            about=about(self.model, folder=self.folder, preset=self.wishes.preset),
             made=made,
             prototyped=sources is not None,
             key=colour_key(),

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -126,9 +126,9 @@ def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
     """Put the engine back where it was; returns what `save_checkpoint` was given as `extra`."""
     try:
         state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        position = Position(**state["position"])
+        position = Position(**{"steps": None, **state["position"]})  # steps were once not counted
         for item in fields(Position):
-            if type(getattr(position, item.name)) is not item.type:
+            if type(getattr(position, item.name)) not in (get_args(item.type) or (item.type,)):
                 raise TypeError(f"{item.name} is {getattr(position, item.name)!r}")
         extra: dict[str, Any] = dict(state["extra"])
         load_weights(engine.network, load_tensors(folder / _NETWORK), path=folder / _NETWORK)

@@ -39,7 +39,7 @@ class Position:
     epoch_in_stage: int = 0
     epoch: int = 0  # warm and joint epochs done
     tick: int = 0  # epochs of any kind done, for seeds
-    steps: int = 0  # optimiser steps of any kind done
+    steps: int | None = 0  # optimiser steps of any kind done; None after a checkpoint that did not count them
     best: float = -1.0  # validation accuracy of the model that is kept
     stale_rounds: int = 0
     round_open: bool = False  # a push whose last-layer phase or judgement is still to come
@@ -146,7 +146,8 @@ class Engine:
         sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
         for number, view in enumerate(load(views, batches, workers=self._workers(views))):
             sums += self._step(model, view, phase=phase, weight=parts[number].weight)
-            self.position.steps += 1
+            if self.position.steps is not None:
+                self.position.steps += 1
             loss, accuracy = (sums[0] / sums[-1]).item(), (sums[-2] / sums[-1]).item()
             yield StepDone(phase.name, self.position.epoch, number + 1, len(batches), loss, accuracy)
         self.position.epoch_in_stage += 1

@@ -23,6 +23,7 @@ class EpochDone:
     """An epoch ended. `epoch` counts warm and joint epochs; last-layer epochs share their push's number.
 
     `steps` counts optimiser steps since training began: how long an epoch is depends on `views_per_epoch`.
+    It is None in a run resumed from a checkpoint of an earlier version, which did not count them.
     """
 
     phase: str
@@ -31,7 +32,7 @@ class EpochDone:
     train_accuracy: float
     val_accuracy: float
     seconds: float
-    steps: int = 0
+    steps: int | None = 0
 
 
 @dataclass(frozen=True)

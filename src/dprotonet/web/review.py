@@ -6,6 +6,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from dprotonet import __version__
+from dprotonet.experiment.explain import decoder_said
 from dprotonet.experiment.prototype_facts import PrototypeFacts
 from dprotonet.figures import HEAT
 from dprotonet.web import schemas
@@ -28,6 +29,7 @@ async def run(service: Served) -> schemas.RunFacts:
         sources=service.model.has_sources,
         image_size=service.model.config.data.image_size,
         methods=list(service.methods),
+        decoder=decoder_said(service.model, service.settings.preset),
         heat=list(HEAT),
         limits=schemas.LimitFacts(megabytes=limits.megabytes, megapixels=limits.megapixels),
         version=__version__,

@@ -38,6 +38,7 @@ class RunFacts(BaseModel):
     sources: bool = Field(description="false where the training images of prototypes are unknown: no places")
     image_size: int
     methods: list[str] = Field(description="for maps of a class, those that are installed")
+    decoder: str = Field(description="which decoder makes heatmaps, and whether the run's recipe has another")
     heat: list[str] = Field(description="colours of heatmaps, from ignored to decisive")
     limits: LimitFacts
     version: str

@@ -13,7 +13,7 @@ What is there, of this plan and of these weights, is not made again.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +21,7 @@ from typing import Any, Literal
 from dprotonet.config import from_tables
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import preset_of
-from dprotonet.experiment.decision_regions import decision_regions, drawn_images
+from dprotonet.experiment.decision_regions import decision_regions, images_in_turn
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.pictures import save_picture
 from dprotonet.figures import stack
@@ -104,13 +104,14 @@ class RunPictures:
         return found.summary()
 
     def _inference(self, model: Model, test: Any) -> dict[str, Any]:
-        indices: Sequence[int] = drawn_images(test, self.plan.inference, seed=self.plan.seed)
-        names = [test.name(index) for index in indices]
+        indices = images_in_turn(test, seed=self.plan.seed)[: self.plan.inference]  # no truth is drawn here
+        samples = [test[index] for index in indices]
         preset = preset_of(self.plan.decoder)[1]
-        explained = model.explain([test[index].image for index in indices], preset=preset)
-        sheets = [item.picture(name) for item, name in zip(explained, names, strict=True)]
+        explained = model.explain([sample.image for sample in samples], preset=preset)
+        titles = [f"{test.classes[sample.label]} · {Path(sample.name).name}" for sample in samples]
+        sheets = [item.picture(title) for item, title in zip(explained, titles, strict=True)]
         save_picture(stack(sheets), self.path("inference"))
-        return {"images": names}
+        return {"images": [sample.name for sample in samples]}
 
 
 def _made(path: Path, facts: Mapping[str, Any]) -> bool:

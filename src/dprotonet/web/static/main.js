@@ -173,6 +173,8 @@ async function start() {
   find("run").textContent = `${run.name} · ${plural(run.classes.length, "class", "classes")} · ${run.prototypes ? plural(run.prototypes, "prototype") : "black box"}`;
   show("to-prototypes", run.prototypes > 0);
   show("sourceless", run.prototypes > 0 && !run.sources);
+  find("decoder").textContent = `Heatmaps by the decoder ${run.decoder}.`;
+  show("decoder", run.sources);
   setColours(run.heat);
   drawKey(find("key"));
   places = new Places(() => evidence.draw());
