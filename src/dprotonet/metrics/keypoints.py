@@ -89,8 +89,8 @@ def purity(
     covered, visible = in_box(points, keypoints, size=size, box=PATCH), _visible(keypoints)
     groups = torch.as_tensor(range(keypoints.shape[1]) if same is None else same, device=points.device)
     together = torch.nn.functional.one_hot(groups).double()  # (K, parts)
-    merged = ((flags.double() @ together) > 0 for flags in (covered, visible))
-    return usual_part(*merged, prototype, threshold=0.5)
+    covered, visible = ((flags.double() @ together) > 0 for flags in (covered, visible))
+    return usual_part(covered, visible, prototype, threshold=0.5)
 
 
 def sides_merged(names: Sequence[str]) -> list[int]:
