@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader
 
 from dprotonet.data.base import Sample, Splits
 from dprotonet.data.cub import cropped_cub_splits, cub_splits
@@ -82,6 +83,40 @@ def test_parts_are_discs_and_empty_where_hidden(root: Path) -> None:
     for row, column in np.ndindex(SIZE, SIZE):
         near = (row + 0.5 - y) ** 2 + (column + 0.5 - x) ** 2 <= radius**2
         assert bool(parts["back"][row, column]) == (near or (row, column) == (y, x))
+
+
+def test_keypoints_are_on_the_fitted_image_and_hidden_ones_left_out(root: Path) -> None:
+    whole = everything(cub_splits(root, READING))
+    for sample in whole.values():
+        assert sample.keypoints == {"back": (pytest.approx(18), pytest.approx(18))}
+    change(root / "parts" / "part_locs.txt", "1 2 0.0 0.0 0", "1 2 29.0 6.0 1")  # right of the box
+    sample = everything(cub_splits(root, READING))[FIRST]
+    assert sample.keypoints["left eye"] == pytest.approx((58, 18))
+    cropped = everything(cropped_cub_splits(root, READING))[FIRST]
+    assert cropped.keypoints == {"back": (pytest.approx(15), pytest.approx(15))}
+
+
+def test_keypoints_pass_through_workers_and_their_absence_is_no_error(tmp_path: Path) -> None:
+    with_parts = cub_splits(make_cub(tmp_path / "with"), READING).test
+    loader = DataLoader(with_parts, batch_size=None, num_workers=1)  # type: ignore[arg-type]
+    assert [sample.keypoints for sample in loader] == [with_parts[i].keypoints for i in range(4)]
+    without = cub_splits(make_cub(tmp_path / "without", parts=False), READING)
+    assert list(without.absent) == ["parts/part_locs.txt"]
+    assert all(not sample.keypoints and not sample.parts for sample in everything(without).values())
+
+
+@pytest.mark.parametrize(
+    ("table", "old", "new", "quoted"),
+    [
+        ("part_locs.txt", "3 1 9.0 6.0 1", "3 1 9.0 6.0", "'3 1 9.0 6.0' has 4 entries instead of 5"),
+        ("part_locs.txt", "3 1 9.0 6.0 1", "3 1 nine six 1", "'nine six' are no numbers"),
+        ("parts.txt", "1 back", "1", "'1' has 1 entries instead of 2"),
+    ],
+)
+def test_a_damaged_table_of_parts_is_quoted(root: Path, table: str, old: str, new: str, quoted: str) -> None:
+    change(root / "parts" / table, old, new)
+    with pytest.raises(UserError, match=rf"{table}.*{quoted}"):
+        cub_splits(root, READING)
 
 
 def test_cropped_to_the_box_with_truth_and_parts(root: Path) -> None:

@@ -11,13 +11,15 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.quality import QualityCheck, quality_summary
+from dprotonet.experiment.row_maps import CONTROLS
+from dprotonet.experiment.row_quality import MEASURES
 
 QUICK = dp.preset("fast", iterations=1, zoom=1.0)
 
 
 def test_quality(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["quality", str(run_folder), "--out", str(tmp_path), "--iterations", "1", "--images", "2"]
-    assert main([*words, "--top", "1", "--json"]) == 0
+    assert main([*words, "--top", "1", "--skip", "far,purity", "--json"]) == 0
     content = json.loads(capsys.readouterr().out)
     assert content == json.loads((tmp_path / "quality.json").read_text())
     model = dp.load(run_folder)
@@ -30,8 +32,33 @@ def test_quality(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         assert -1 <= item["steadiness"] <= 1
     sizes = [item["size"] for item in content["prototypes"]]
     assert content["size"] == pytest.approx(sum(sizes) / len(sizes))
-    assert main([*words, "--images", "1", "--top", "1"]) == 0
-    assert "steadiness" in capsys.readouterr().out
+    assert content["skip"] == ["far", "purity"]
+    assert not {"location", "moved", "activation", "purity"} & set(content["measures"])
+
+
+def test_the_table_of_measures_by_the_networks_own_maps(
+    run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["quality", str(run_folder), "--out", str(tmp_path), "--maps", "similarity"]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "steadiness" in shown
+    assert "similarity maps, 12 images" in shown
+    content = json.loads((tmp_path / "quality.json").read_text())
+    measures = content["measures"]
+    assert list(measures) == list(MEASURES)
+    for measure, row in measures.items():
+        own = ("activation", "size", "steadiness")  # of the network's maps only
+        assert list(row) == ["similarity", *(CONTROLS if measure not in own else ())]
+        for name, found in row.items():
+            assert found["low"] - 1e-9 <= found["mean"] or measure in ("consistency", "consistent", "purity")
+            assert found["low"] <= found["high"], (measure, name)
+    assert measures["overlap"]["centre"]["mean"] == 1  # all its rows are the same
+    assert measures["stability"]["centre"]["mean"] == 1
+    assert measures["moved"]["centre"]["mean"] == measures["location"]["centre"]["mean"] == 0
+    assert measures["named"]["object"]["mean"] > measures["named"]["centre"]["mean"]
+    assert measures["overlap"]["random"]["mean"] < 0.5
+    assert content["visible parts"] > 3
 
 
 def test_twins_are_named_and_without_noise_all_is_steady(run_folder: Path) -> None:
@@ -40,11 +67,14 @@ def test_twins_are_named_and_without_noise_all_is_steady(run_folder: Path) -> No
     vectors = model.network.prototypes.vectors
     with torch.no_grad():
         vectors[1] = vectors[0]
-    found = QualityCheck(model, data, images=1, top=2, noise=0.0, preset=QUICK).run()
+    check = QualityCheck(model, data, images=1, top=2, noise=0.0, preset=QUICK, skip=("far", "purity"))
+    quality = check.run()
+    found = quality.prototypes
     label_of = {name: label for label, name in enumerate(model.classes)}
     twins = {item.prototype: item.twins for item in found}
     assert (twins[0], twins[1]) == ((1,), (0,))
-    assert quality_summary(found)["prototypes with a twin"] >= 2
+    assert quality_summary(quality)["prototypes with a twin"] >= 2
+    assert quality.measures["stability"]["decoder"].mean == 1
     for item in found:
         assert item.steadiness == pytest.approx(1.0)
         assert item.stability in (None, 1.0)
@@ -58,6 +88,7 @@ MISTAKES = [
     ("quality OUT", "does not exist"),
     ("quality RUN --out OUT --images 0", "--images is 0"),
     ("quality RUN --out OUT --top 0", "--top is 0"),
+    ("quality RUN --out OUT --skip sound", "--skip sound is unknown; it takes noise, far, purity"),
     ("quality RUN --out OUT --data stamps", "unknown data set"),
 ]
 

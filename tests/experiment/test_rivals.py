@@ -18,6 +18,7 @@ from dprotonet.data.birds import Birds
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.prune import prune_model
+from dprotonet.experiment.quality import QualityCheck
 from dprotonet.experiment.recipes import NETWORKS
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
@@ -128,6 +129,15 @@ def test_every_rival_is_explained_by_mdm_and_in_its_own_way(name: str, tmp_path:
     for found in saliency(classifier, images, method="similarity"):
         box = percentile_box(found.heatmap)
         assert 0 <= box.left < box.right <= 64
+    birds = Birds(species=4, per_species=1, split="test", seed=0, size=64)
+    for maps in ("decoder", "similarity"):
+        quick = dp.preset("fast", iterations=1, zoom=1.0)
+        measures = (
+            QualityCheck(model, birds, images=1, top=2, maps=maps, preset=quick, patches=1).run().measures
+        )
+        assert 0 <= measures["overlap"][maps].mean <= 1
+        assert 0 <= measures["stability"][maps].mean <= 1
+        assert measures["moved"][maps].mean >= 0
         assert 0 <= box.top < box.bottom <= 64
         assert found.explanation.facts["preset"] == ("occurrence" if name == "xprotonet" else "similarity")
 

@@ -60,6 +60,18 @@ def raw(found: list[Explanation]) -> Tensor:
     return torch.stack([item.raw for item in found])
 
 
+@pytest.mark.parametrize("batch", [2, 32])
+def test_many_prototypes_at_once_are_those_one_by_one(images: Tensor, batch: int) -> None:
+    maps, numbers = maps_of(points_network(), batch), [4, 0, 5]
+    one_each = torch.stack([item.heatmap for item in maps.explain(images, maps.prototype(numbers))])
+    torch.testing.assert_close(maps.of_prototypes(images, numbers), one_each)
+    first = images[:1].expand(3, *images.shape[1:])
+    same_image = torch.stack([item.heatmap for item in maps.explain(first, maps.prototype(numbers))])
+    torch.testing.assert_close(maps.of_prototypes(images[:1], numbers), same_image)
+    with pytest.raises(UserError, match="2 prototypes for 3 images"):
+        maps.of_prototypes(images, [0, 1])
+
+
 # ── ProtoPNet, literally ─────────────────────────────────────────────────────────────────────────────
 
 

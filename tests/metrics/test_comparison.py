@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.metrics import comparison
-from dprotonet.metrics.comparison import paired_bootstrap
+from dprotonet.metrics.comparison import mean_interval, paired_bootstrap, statistic_interval
 
 
 def normal(n: int, seed: int) -> Tensor:
@@ -89,6 +89,29 @@ def test_blocks_fill_every_resample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "_BLOCK_ELEMENTS", 100)
     assert paired_bootstrap(ours, theirs) == pytest.approx(whole, abs=0.03)
     assert paired_bootstrap(torch.ones(30), torch.zeros(30), resamples=500).p == pytest.approx(2 / 501)
+
+
+def test_the_interval_of_a_statistic_is_that_of_the_mean_where_it_is_one() -> None:
+    values = normal(200, 3)
+    found = statistic_interval(lambda some: values[some].mean().item(), torch.zeros(200), resamples=2_000)
+    expected = mean_interval(values)
+    assert found.mean == pytest.approx(expected.mean)
+    assert found.low == pytest.approx(expected.low, abs=0.02)
+    assert found.high == pytest.approx(expected.high, abs=0.02)
+
+
+def test_groups_are_resampled_each_by_itself() -> None:
+    groups = torch.tensor([0, 0, 0, 1, 1, 2])
+    counts = []
+
+    def count(some: Tensor) -> float:
+        counts.append(torch.bincount(groups[some], minlength=3).tolist())
+        return float(some.double().mean())
+
+    statistic_interval(count, groups, resamples=20)
+    assert counts == [[3, 2, 1]] * 21
+    assert math.isnan(statistic_interval(lambda _: 1.0, groups[:1]).low)
+    assert math.isnan(statistic_interval(lambda _: math.nan, groups).high)
 
 
 def test_values_that_cannot_be_paired_are_refused() -> None:

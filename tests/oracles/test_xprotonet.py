@@ -17,6 +17,7 @@ from dprotonet.inference.prototypes import Prototypes
 from dprotonet.interpretation.nodes import ClassNode, PrototypeNode
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.network import DProtoNet
+from dprotonet.ops import unit_range
 from dprotonet.training.occurrence import OccurrenceObjective, moved, random_affine
 from dprotonet.training.push import Pusher
 
@@ -145,6 +146,15 @@ def test_its_own_explanation_is_the_enlarged_map(network: DProtoNet, images: Ten
     node = PrototypeNode(network.encoder, lambda z, p: z @ p.T, network.prototypes.vectors, [4] * 7)
     for row, found in enumerate(explainer.explain(images, node)):
         torch.testing.assert_close(found.raw.double(), scores[row, 4] * large[row, 4], rtol=1e-4, atol=1e-5)
+    numbers = [4, 0, 2, 1, 5, 3, 4]
+    chosen = unit_range(torch.stack([large[row, number] for row, number in enumerate(numbers)]))
+    torch.testing.assert_close(
+        explainer.of_prototypes(images[:3], numbers[:3]).double(), chosen[:3], rtol=1e-4, atol=1e-5
+    )
+    of_one = unit_range(large[0, numbers])
+    torch.testing.assert_close(
+        explainer.of_prototypes(images[:1], numbers).double(), of_one, rtol=1e-4, atol=1e-5
+    )
     said = scores * weight[LABELS].clamp_min(0).double()
     literal = (said[:, :, None, None] * large).sum(1)
     for row, found in enumerate(explainer.explain(images, ClassNode(network, LABELS, probability=False))):

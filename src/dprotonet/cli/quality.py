@@ -1,10 +1,10 @@
-"""`dprotonet quality`: are a run's prototypes small, steady, and always on the same part?"""
+"""`dprotonet quality`: do a run's prototypes show different places, and always the same part?"""
 
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dprotonet.cli.explain import Preset, chosen_preset
 from dprotonet.cli.images import check_out
@@ -15,7 +15,7 @@ from dprotonet.errors import UserError
 
 @dataclass(frozen=True)
 class QualityArguments:
-    """Size, steadiness under noise, consistency over parts and duplicates of prototypes."""
+    """Overlap of the rows shown, parts they lie on, consistency, stability, purity, size, duplicates."""
 
     run: RunFolderPath
     data: SameClasses = None
@@ -24,8 +24,12 @@ class QualityArguments:
     """Folder for quality.json (default: RUN/quality)."""
     images: int = 3
     """Images of each class."""
-    top: int = 2
-    """Prototypes of each class, those that say most for it in these images."""
+    top: int = 5
+    """Rows shown for an image; and prototypes of each class, those that say most for it in these images."""
+    maps: Literal["decoder", "similarity"] = "decoder"
+    """Heatmaps of the decoder, or the network's own similarity or occurrence maps, which are cheap."""
+    skip: str = ""
+    """What to leave out, for each costs maps of its own: noise, far, purity, or several with commas."""
     noise: float = 0.2
     """Standard deviation of the noise, as the network sees images."""
     preset: Preset = "fast"
@@ -45,13 +49,17 @@ def main(words: list[str]) -> None:
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.quality import quality_summary
+    from dprotonet.experiment.quality import STAGES, quality_summary
     from dprotonet.files import write_text
 
+    skip = [word.strip() for word in arguments.skip.split(",") if word.strip()]
+    if unknown := [word for word in skip if word not in STAGES]:
+        raise UserError(f"--skip {unknown[0]} is unknown; it takes {', '.join(STAGES)}")
     with Reporter(stderr_console()) as reporter:
-        check = _check(arguments, reporter)
+        check = _check(arguments, skip, reporter)
         found = check.run(lambda done, total: reporter.advance("looking at prototypes", done, total))
-    content = {"run": str(arguments.run), "noise": arguments.noise, **quality_summary(found)}
+    settings = {"split": arguments.split, "top": arguments.top, "noise": arguments.noise, "skip": skip}
+    content = {"run": str(arguments.run), **settings, **quality_summary(found)}
     write_text(out / "quality.json", json.dumps(content, ensure_ascii=False, indent=1))
     if arguments.json:
         json.dump(content, sys.stdout, ensure_ascii=False)
@@ -60,7 +68,7 @@ def main(words: list[str]) -> None:
         _show(content, out / "quality.json")
 
 
-def _check(arguments: QualityArguments, reporter: Any) -> Any:
+def _check(arguments: QualityArguments, skip: list[str], reporter: Any) -> Any:
     from dprotonet.experiment.build import build_splits
     from dprotonet.experiment.evaluation import choose_split
     from dprotonet.experiment.model import Model
@@ -75,7 +83,14 @@ def _check(arguments: QualityArguments, reporter: Any) -> Any:
         raise UserError("the data has other classes than the run; prototypes belong to the run's classes")
     preset = chosen_preset(arguments.preset, arguments.iterations)
     return QualityCheck(
-        model, data, images=arguments.images, top=arguments.top, noise=arguments.noise, preset=preset
+        model,
+        data,
+        images=arguments.images,
+        top=arguments.top,
+        maps=arguments.maps,
+        noise=arguments.noise,
+        skip=skip,
+        preset=preset,
     )
 
 
@@ -99,7 +114,34 @@ def _show(content: dict[str, Any], path: Path) -> None:
         "stability: same part under noise; consistency: share of images in which the usual part is covered.",
         style="dim",
     )
+    console.print(_measures(content))
+    console.print(
+        "95 % intervals over images. Rows: the prototypes that decided. centre, random, object: bells in the "
+        "middle, anywhere, anywhere on the object. docs/metrics.md says what each measure is.",
+        style="dim",
+    )
     console.print(f"quality: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _measures(content: dict[str, Any]) -> Any:
+    """Measures down, the run's maps and the controls across: so that intervals fit a terminal."""
+    from rich.table import Table
+
+    from dprotonet.experiment.quality import MEASURES
+    from dprotonet.experiment.row_maps import CONTROLS
+
+    names = (content["maps"], *CONTROLS)
+    table = Table("", *names, title=f"{content['maps']} maps, {content['images']} images")
+    for measure, row in content["measures"].items():
+        table.add_row(MEASURES[measure], *(_interval(row.get(name)) for name in names))
+    return table
+
+
+def _interval(found: dict[str, float | None] | None) -> str:
+    if found is None or found["mean"] is None:
+        return "–"
+    limits = "" if found["low"] is None else f"\n{found['low']:.2f}–{found['high']:.2f}"
+    return f"{found['mean']:.2f}{limits}"
 
 
 def _number(value: float | None) -> str:

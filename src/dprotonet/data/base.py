@@ -22,6 +22,7 @@ class Sample:
     name: str  # unique within the split, e.g. "train/robin/0007.jpg"
     truth: Tensor | None = None  # (H, W) bool, localisation truth
     parts: Mapping[str, Tensor] = field(default_factory=dict)  # (H, W) bool each
+    keypoints: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # x, y of parts to be seen
     deciding_part: str | None = None
     boxes: tuple[Box, ...] = ()  # on the fitted image, where the truth came as boxes
     truth_is_boxes: bool = False  # the truth is `boxes` filled, none of them included; else it is a mask

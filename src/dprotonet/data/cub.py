@@ -134,7 +134,7 @@ def _points(root: Path) -> dict[str, tuple[Point, ...]]:
     places, names = root / "parts" / "part_locs.txt", root / "parts" / "parts.txt"
     if not (places.is_file() and names.is_file()):
         return {}
-    parts = dict(line.split(maxsplit=1) for line in _lines(names))
+    parts = {number: part for number, (part,) in _rows(names, 2).items()}
     points: dict[str, list[Point]] = {}
     for line in _lines(places):
         image, part, x, y, visible = _cells(places, line, 5)

@@ -16,7 +16,7 @@ from dprotonet.data.scan import ImageFile
 
 
 class ListedImages:
-    """One split; masks and boxes become truth, points become discs, a crop applies to all of them alike.
+    """One split; masks and boxes become truth, points keypoints and discs; a crop applies to all of them.
 
     Unstated: how large a part is, where a data set gives only its point. The disc has a radius of
     `part_radius` times the side of the image.
@@ -66,6 +66,7 @@ class ListedImages:
             name=file.name,
             truth=self.truth(index),
             parts={point.part: self._part(file, point) for point in file.points},
+            keypoints=self._keypoints(file),
             boxes=self._boxes(file),
             truth_is_boxes=file.masks is None and file.boxes is not None,
         )
@@ -96,11 +97,22 @@ class ListedImages:
     def _part(self, file: ImageFile, point: Point) -> Tensor:
         if point.place is None:
             return torch.zeros(self.size, self.size, dtype=torch.bool)
-        frame, (x, y) = _frame(file), point.place
+        x, y = self._fitted(file, point.place)
+        return disc(x, y, radius=self.part_radius * self.size, size=self.size)
+
+    def _keypoints(self, file: ImageFile) -> dict[str, tuple[float, float]]:
+        """The points to be seen, on the fitted image; what a crop cut off is not."""
+        placed = {point.part: self._fitted(file, point.place) for point in file.points if point.place}
+        return {
+            part: (x, y) for part, (x, y) in placed.items() if 0 <= x <= self.size and 0 <= y <= self.size
+        }
+
+    def _fitted(self, file: ImageFile, place: tuple[float, float]) -> tuple[float, float]:
+        """A place of the original on the square that the network sees."""
+        frame, (x, y) = _frame(file), place
         across = (x - frame.left) / (frame.right - frame.left)
         down = (y - frame.top) / (frame.bottom - frame.top)
-        radius = self.part_radius * self.size
-        return disc(across * self.size, down * self.size, radius=radius, size=self.size)
+        return across * self.size, down * self.size
 
 
 def _frame(file: ImageFile) -> Box:

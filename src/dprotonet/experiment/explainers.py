@@ -18,6 +18,7 @@ from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
 from dprotonet.interpretation.nodes import PrototypeNode, RegionNode, Similarity
 from dprotonet.interpretation.occurrence import OccurrenceMaps
+from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.similarity import SimilarityMaps
 from dprotonet.network import DProtoNet
@@ -30,7 +31,7 @@ def rival(name: str, classifier: Classifier) -> Explainer:
     if name == "rise":
         return Rise(classifier.module)
     if name == "similarity":
-        return _similarity(classifier)
+        return own_maps(prototyped(classifier, "similarity"))
     network = classifier.module
     return CAM(network, name, stem=network.encoder.backbone if isinstance(network, DProtoNet) else None)
 
@@ -73,8 +74,8 @@ def prototyped(classifier: Classifier, method: str) -> DProtoNet:
     return classifier.module
 
 
-def _similarity(classifier: Classifier) -> Explainer:
-    network = prototyped(classifier, "similarity")
+def own_maps(network: DProtoNet) -> PrototypeMaps:
+    """How a prototype network explains itself: similarity maps, or where its prototypes occur."""
     if isinstance(network.encoder.regions, (Occurrence, Parts)):
         return _occurrence(network, network.encoder.regions)
     return SimilarityMaps(

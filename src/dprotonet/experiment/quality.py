@@ -1,150 +1,245 @@
-"""How good are a run's prototypes? Size, steadiness, stability, consistency, duplicates, on heatmaps of MDM.
+"""How good are a run's prototypes? What their rows show, how steady they are, whether they mean one thing.
 
-For some images of each class, its strongest prototypes are found in the image and once more in the image with
-noise. Parts (the built-in birds have them) tell whether a prototype always means the same one; without parts
-those columns are empty.
+For some images of each class, two sets of prototypes are looked for: the rows that `explain` would show for
+the predicted class (overlap, parts, misalignment), and the strongest prototypes of the image's own class, in
+the image and once more with noise (consistency, stability, steadiness). Everything is measured on maps of the
+decoder or on the network's own, and on controls. Without parts, what needs them is left out.
 """
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dprotonet.data.base import ImageData, Sample
+from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
 from dprotonet.experiment.model import Model
-from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import RegionNode
-from dprotonet.metrics.prototypes import consistency, explanation_size, stability, twins
-from dprotonet.metrics.randomisation import rank_correlation
+from dprotonet.experiment.prototype_quality import (
+    PrototypePair,
+    PrototypeQuality,
+    prototype_pairs,
+    prototype_qualities,
+)
+from dprotonet.experiment.row_maps import CONTROLS, ControlMaps, RowMaps, row_maps
+from dprotonet.experiment.row_quality import (
+    MEASURES,
+    Found,
+    Points,
+    Scene,
+    Table,
+    consistency_rows,
+    judged,
+    mean_rows,
+    part_points,
+    purity_row,
+)
+from dprotonet.experiment.split_evidence import split_evidence
+from dprotonet.interpretation.mdm import Preset
+from dprotonet.metrics.keypoints import peaks
 
 Progress = Callable[[int, int], None]
+STAGES = ("noise", "far", "purity")
+"""What can be left out, for each costs maps of its own."""
+_CUT = 1.25  # standard deviations of the noise at which Huang et al. cut it
 
 
 @dataclass(frozen=True)
-class PrototypeQuality:
-    """One prototype, as means over the images it was looked for in; None where nothing can be said."""
+class Quality:
+    """Every prototype that was looked for, and the table of measures, by whose maps: the run's, controls."""
 
-    prototype: int
-    class_name: str
+    maps: str
     images: int
-    size: float | None  # share of the pixels that hold 90 % of the heat
-    steadiness: float | None  # rank correlation of the heatmap with that under noise
-    stability: float | None  # share of images whose heatmap peaks on the same part under noise
-    consistency: float | None  # share of images in which it covers its most usual part
-    part: str | None  # that part
-    twins: tuple[int, ...]  # prototypes of its class that coincide with it
+    prototypes: Sequence[PrototypeQuality]
+    measures: Table
+    visible: float | None  # parts to be seen in an image, on average
 
 
-class Pair(NamedTuple):
-    """A prototype in an image of its class."""
+@dataclass
+class _Seen:
+    """What was found so far, image by image, by whose maps."""
 
-    sample: Sample
-    prototype: int
+    values: dict[str, list[dict[str, float]]] = field(default_factory=dict)
+    points: dict[str, list[Tensor]] = field(default_factory=dict)
+    keypoints: list[Points] = field(default_factory=list)
+    own: list[Sequence[int]] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    pairs: list[PrototypePair] = field(default_factory=list)
+
+    def found(self, name: str) -> Found:
+        """Own prototypes of all images by the maps of that name."""
+        image = [number for number, own in enumerate(self.own) for _ in own]
+        prototype = [number for own in self.own for number in own]
+        return Found(torch.cat(self.points[name]), torch.tensor(prototype), torch.tensor(image))
 
 
 @dataclass(frozen=True)
 class QualityCheck:
-    """What to look at: `images` of every class, its `top` prototypes, and the noise."""
+    """What to look at: `images` of every class, `top` rows of each and prototypes of a class, and how."""
 
     model: Model
     data: ImageData
     images: int = 3
-    top: int = 2
+    top: int = 5
+    maps: str = "decoder"
     noise: float = 0.2  # standard deviation, in the network's normalised space (Huang et al., 2023)
+    patches: int = 10  # images of a prototype that its purity is read from (Nauta et al., 2023)
+    skip: Sequence[str] = ()  # of STAGES
     tolerance: float = 1e-3  # distance of twins, as a share of the mean length of prototypes
     preset: str | Preset = "fast"
     seed: int = 0
 
-    def run(self, on_progress: Progress | None = None) -> list[PrototypeQuality]:
-        """Every prototype that was looked for, in order."""
-        pairs = [pair for label in range(len(self.data.classes)) for pair in self._pairs(label)]
-        if not pairs:
+    def run(self, on_progress: Progress | None = None) -> Quality:
+        """Look at every image by the run's maps and by the controls."""
+        having = set(self.model.prototyped.prototype_class.tolist())
+        chosen = {label: self._of_class(label) for label in sorted(having)}
+        numbers = [number for own in chosen.values() for number in own]
+        if not numbers:
             raise UserError("the split has no image to look at prototypes in")
-        generator = torch.Generator().manual_seed(self.seed)
-        found: list[tuple[Tensor, Tensor]] = []
-        for number, pair in enumerate(pairs):
-            found.append(self._maps(pair, generator))
+        strongest = {label: self._strongest(label, own) for label, own in chosen.items() if own}
+        kinds: dict[str, RowMaps] = {self.maps: row_maps(self.maps, self.model.prototyped, self.preset)}
+        kinds |= {name: ControlMaps(name, self.seed) for name in CONTROLS}
+        seen, pure = _Seen(), self._pure_images(strongest)
+        total = len(numbers) + len(pure)
+        for done, scene in enumerate(self._scenes(numbers, strongest), start=1):
+            self._look(scene, kinds, seen)
             if on_progress is not None:
-                on_progress(number + 1, len(pairs))
-        maps, shaken = (torch.stack(column).cpu() for column in zip(*found, strict=True))
-        return self._judged(pairs, maps, shaken)
-
-    def _pairs(self, label: int) -> list[Pair]:
-        """Images of a class, and the prototypes that say most for the class in them."""
-        own = [index for index, known in enumerate(self.data.labels) if known == label]
-        samples = [self.data[index] for index in own[: self.images]]
-        if not samples:
-            return []
-        inputs = self.model.inputs([sample.image for sample in samples])
-        with torch.no_grad():
-            evidence = self.model.prototyped.evidence(inputs)
-            labels = torch.full((len(inputs),), label, device=inputs.device)
-            said = self.model.prototyped.contributions(evidence, labels).mean(dim=0).cpu()
-        mine = (self.model.prototyped.prototype_class.cpu() == label).nonzero().flatten()
-        strongest = mine[said[mine].argsort(descending=True)[: self.top]].tolist()
-        return [Pair(sample, number) for number in strongest for sample in samples]
-
-    def _maps(self, pair: Pair, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Heatmaps of the prototype in the image and in the image with noise."""
-        image = self.model.inputs([pair.sample.image])
-        noise = self.noise * torch.randn(image.shape, generator=generator).to(image)
-        return self._map(image, pair.prototype), self._map(image + noise, pair.prototype)
-
-    def _map(self, image: Tensor, prototype: int) -> Tensor:
-        network = self.model.prototyped
-        with torch.no_grad():
-            region = network.evidence(image).region[:, prototype]
-        node = RegionNode(network.encoder, region)
-        return MDM(preset=self.preset).explain(image, node)[0].heatmap
-
-    def _judged(self, pairs: Sequence[Pair], maps: Tensor, shaken: Tensor) -> list[PrototypeQuality]:
-        owner = torch.tensor([pair.prototype for pair in pairs])
-        names = sorted({name for pair in pairs for name in pair.sample.parts})
-        size, steady = explanation_size(maps).for_most, rank_correlation(maps, shaken)
-        stable = torch.full_like(steady, torch.nan)
-        usual: dict[int, tuple[float, str]] = {}
-        if names:
-            parts = torch.stack([_parts(pair.sample, names) for pair in pairs])
-            stable = stability(maps, shaken, parts)
-            covered = consistency(maps, parts, owner)
-            for number in owner.unique().tolist():
-                if int(covered.part[number]) >= 0:
-                    usual[number] = float(covered.share[number]), names[int(covered.part[number])]
-        network = self.model.prototyped
-        same = twins(
-            network.prototypes.vectors.cpu(), network.prototype_class.cpu(), tolerance=self.tolerance
+                on_progress(done, total)
+        table = self._table(seen)
+        table |= self._purity(
+            pure, kinds, lambda done: on_progress and on_progress(len(numbers) + done, total)
         )
-        return [
-            PrototypeQuality(
-                prototype=number,
-                class_name=self.model.prototypes[number].class_name,
-                images=int((owner == number).sum()),
-                size=_mean(size[owner == number]),
-                steadiness=_mean(steady[owner == number]),
-                stability=_mean(stable[owner == number]),
-                consistency=usual[number][0] if number in usual else None,
-                part=usual[number][1] if number in usual else None,
-                twins=same.get(number, ()),
-            )
-            for number in owner.unique().tolist()
-        ]
+        visible = [len(points) for points in seen.keypoints]
+        prototypes = prototype_qualities(self.model, seen.pairs, tolerance=self.tolerance)
+        mean = sum(visible) / len(visible) if any(visible) else None
+        return Quality(self.maps, len(numbers), prototypes, table, mean)
+
+    # ── images ──
+
+    def _of_class(self, label: int) -> list[int]:
+        own = [index for index, known in enumerate(self.data.labels) if known == label]
+        return own[: self.images]
+
+    @torch.no_grad()
+    def _strongest(self, label: int, images: Sequence[int]) -> list[int]:
+        """The prototypes of a class that say most for it in these images."""
+        network = self.model.prototyped
+        evidence = network.evidence(self.model.inputs([image_of(self.data, index) for index in images]))
+        labels = torch.full((len(images),), label, device=evidence.scores.device)
+        said = network.contributions(evidence, labels).mean(dim=0).cpu()
+        mine = (network.prototype_class.cpu() == label).nonzero().flatten()
+        strongest: list[int] = mine[said[mine].argsort(descending=True)[: self.top]].tolist()
+        return strongest
+
+    def _scenes(self, numbers: Sequence[int], strongest: dict[int, list[int]]) -> Iterator[Scene]:
+        generator = torch.Generator().manual_seed(self.seed)
+        for place, number in enumerate(numbers):
+            sample = self.data[number]
+            image = self.model.inputs([sample.image])
+            drawn = (self.noise * torch.randn(image.shape, generator=generator)).to(image)
+            limit = _CUT * self.noise
+            noisy = None if "noise" in self.skip else image + drawn.clamp(-limit, limit)
+            other = None if "far" in self.skip else self._other(numbers, place)
+            yield Scene(sample, image, noisy, other, self._rows(image), strongest[sample.label])
+
+    @torch.no_grad()
+    def _rows(self, image: Tensor) -> list[int]:
+        """The prototypes that `explain` shows: those that contribute most to the predicted class."""
+        network = self.model.prototyped
+        evidence = network.evidence(image)
+        said = network.contributions(evidence, evidence.logits.argmax(dim=1))[0]
+        rows: list[int] = said.argsort(descending=True, stable=True)[: self.top].tolist()
+        return rows
+
+    def _other(self, numbers: Sequence[int], place: int) -> Tensor:
+        """The next image of another class, or the next one at all."""
+        later = [*numbers[place + 1 :], *numbers[: place + 1]]
+        label = self.data.labels[numbers[place]]
+        number = next((other for other in later if self.data.labels[other] != label), later[0])
+        return self.model.inputs([image_of(self.data, number)])
+
+    # ── maps ──
+
+    def _look(self, scene: Scene, kinds: dict[str, RowMaps], seen: _Seen) -> None:
+        for name, maps in kinds.items():
+            scores = self._scores if name == self.maps else None
+            found = judged(scene, maps, scores=scores)
+            seen.values.setdefault(name, []).append(found.values)
+            seen.points.setdefault(name, []).append(peaks(found.own))
+            if scores is not None:
+                seen.pairs += prototype_pairs(scene, found)
+        seen.keypoints.append(part_points(scene.sample))
+        seen.own.append(scene.own)
+        seen.labels.append(scene.sample.label)
+
+    @torch.no_grad()
+    def _scores(self, images: Tensor) -> Tensor:
+        return self.model.prototyped.evidence(images).scores
+
+    def _table(self, seen: _Seen) -> Table:
+        table = mean_rows(seen.values)
+        if any(seen.keypoints):
+            found = {name: seen.found(name) for name in seen.points}
+            table |= consistency_rows(found, seen.keypoints, seen.labels, self._size)
+        return table
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        return (self.model.config.data.image_size,) * 2
+
+    def _pure_images(self, strongest: dict[int, list[int]]) -> dict[int, list[int]]:
+        """Of every prototype looked for, its strongest images of the whole split: prototypes by image."""
+        if "purity" in self.skip or not part_points(self.data[0]):
+            return {}
+        scores = torch.cat([found.evidence.scores.cpu() for found in split_evidence(self.model, self.data)])
+        images: dict[int, list[int]] = {}
+        for prototype in dict.fromkeys(number for own in strongest.values() for number in own):
+            for image in scores[:, prototype].argsort(descending=True, stable=True)[: self.patches].tolist():
+                images.setdefault(image, []).append(prototype)
+        return images
+
+    def _purity(
+        self, images: dict[int, list[int]], kinds: dict[str, RowMaps], advance: Callable[[int], object]
+    ) -> Table:
+        keypoints: list[Points] = []
+        points: dict[str, list[Tensor]] = {name: [] for name in kinds}
+        for image, numbers in images.items():
+            sample = self.data[image]
+            inputs = self.model.inputs([sample.image])
+            for name, maps in kinds.items():
+                points[name].append(peaks(maps(inputs, numbers, sample)))
+            keypoints.append(part_points(sample))
+            advance(len(keypoints))
+        if not any(keypoints):
+            return {}
+        prototype = torch.tensor([number for numbers in images.values() for number in numbers])
+        place = torch.tensor([row for row, numbers in enumerate(images.values()) for _ in numbers])
+        found = {name: Found(torch.cat(some), prototype, place) for name, some in points.items()}
+        return purity_row(found, keypoints, self._size)
 
 
-def quality_summary(found: Sequence[PrototypeQuality]) -> dict[str, Any]:
-    """Means over prototypes, and every single one."""
+def quality_summary(found: Quality) -> dict[str, Any]:
+    """Means over prototypes, the table of measures, and every single prototype, fit for JSON."""
     columns = ("size", "steadiness", "stability", "consistency")
-    values = {name: [getattr(item, name) for item in found] for name in columns}
+    values = {name: [getattr(item, name) for item in found.prototypes] for name in columns}
     known = {name: [value for value in column if value is not None] for name, column in values.items()}
     means = {name: sum(column) / len(column) if column else None for name, column in known.items()}
+    measures = {
+        measure: {name: _plain(interval._asdict()) for name, interval in found.measures[measure].items()}
+        for measure in MEASURES
+        if measure in found.measures
+    }
     return {
+        "maps": found.maps,
+        "images": found.images,
+        "visible parts": found.visible,
+        "measures": measures,
         **means,
         "consistent prototypes": _share([value >= 0.8 for value in known["consistency"]]),
-        "prototypes with a twin": sum(bool(item.twins) for item in found),
-        "prototypes": json.loads(json.dumps([asdict(item) for item in found])),
+        "prototypes with a twin": sum(bool(item.twins) for item in found.prototypes),
+        "prototypes": json.loads(json.dumps([asdict(item) for item in found.prototypes])),
     }
 
 
@@ -152,13 +247,6 @@ def _share(flags: Sequence[bool]) -> float | None:
     return sum(flags) / len(flags) if flags else None
 
 
-def _parts(sample: Sample, names: Sequence[str]) -> Tensor:
-    """Masks of all parts (K, H, W); one that the object lacks is empty."""
-    height, width = sample.image.shape[-2:]
-    nothing = torch.zeros(height, width, dtype=torch.bool)
-    return torch.stack([sample.parts.get(name, nothing) for name in names])
-
-
-def _mean(values: Tensor) -> float | None:
-    mean = float(values.double().nanmean())
-    return None if mean != mean else mean
+def _plain(values: dict[str, float]) -> dict[str, float | None]:
+    """NaN is nothing that JSON knows."""
+    return {name: None if value != value else value for name, value in values.items()}

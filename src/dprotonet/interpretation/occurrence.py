@@ -29,6 +29,12 @@ class OccurrenceMaps(PrototypeMaps):
         super().__init__(model, weight=weight, batch=batch)
         self.occurring = occurring
 
+    def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:
+        maps, _ = self.occurring(images.to(precision(self.model)))
+        rows = maps.expand(len(numbers), *maps.shape[1:])
+        chosen = rows[torch.arange(len(numbers), device=maps.device), numbers.to(maps.device)]
+        return upsample(chosen.float(), (images.shape[-2], images.shape[-1]))
+
     def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
         blocks = images.to(precision(self.model)).split(self.batch)
         for block, wanted in zip(blocks, weights.split(self.batch), strict=True):

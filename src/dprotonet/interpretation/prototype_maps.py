@@ -5,7 +5,7 @@ makes the map of a prototype is left to `similarity` and `occurrence`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -36,9 +36,28 @@ class PrototypeMaps(ABC):
             raw = torch.cat(list(self._maps(images.detach(), weights)))
         return _explanations(images, raw, watched, name=self.name, passes=1 + (node is None))
 
+    def of_prototypes(self, images: Tensor, numbers: Sequence[int]) -> Tensor:
+        """Heatmaps (M, H, W) of prototypes by number, one an image (M, C, H, W); or all of a single image,
+        which then takes one pass."""
+        check_images(images, self.batch)
+        if len(images) not in (1, len(numbers)):
+            raise UserError(
+                f"{len(numbers)} prototypes for {len(images)} images; give one each, or one image"
+            )
+        chosen, maps = torch.as_tensor(numbers, dtype=torch.long), list[Tensor]()
+        with borrowed(self.model), torch.inference_mode(False), torch.no_grad():
+            for start in range(0, len(images), self.batch):
+                some = chosen if len(images) == 1 else chosen[start : start + self.batch]
+                maps.append(self._own_maps(images[start : start + self.batch].detach(), some))
+        return unit_range(torch.cat(maps))
+
     def _predicted(self, images: Tensor) -> ClassNode:
         labels = ClassNode.predicted(self.model, images, batch=self.batch).labels
         return ClassNode(self.model, labels, probability=False)
+
+    @abstractmethod
+    def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:
+        """Enlarged maps (M, H, W) of prototypes (M,) on as many images, or on one."""
 
     @abstractmethod
     def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:

@@ -63,6 +63,16 @@ class SimilarityMaps(PrototypeMaps):
                 evidence = torch.stack([self._evidence(*row) for row in rows])
                 yield _enlarged(_places(evidence, self.footprint.to(vectors.device)), size)
 
+    def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:
+        vectors = self.regions(images.to(precision(self.model))).float()
+        wanted = self.prototypes.to(vectors.device)[numbers.to(vectors.device)].unsqueeze(1)  # (M, 1, D)
+        rows = vectors.expand(len(wanted), *vectors.shape[1:])
+        with torch.autocast(vectors.device.type, enabled=False):
+            pairs = zip(rows.split(1), wanted, strict=True)
+            evidence = torch.cat([self.similarity(*pair).squeeze(2) for pair in pairs])
+            places = _places(evidence, self.footprint.to(vectors.device))
+        return _enlarged(places, (images.shape[-2], images.shape[-1]))
+
     def _evidence(self, vectors: Tensor, weights: Tensor) -> Tensor:
         """Σ weight · similarity of one image's region vectors (R, D), (R,); few prototypes at a time."""
         total = vectors.new_zeros(len(vectors))

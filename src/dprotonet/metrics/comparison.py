@@ -5,6 +5,7 @@ Works on any value per image, from `faithfulness` or `localization`; a pair with
 left out. With few images the interval is too narrow: below some twenty take it as a hint.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -37,6 +38,30 @@ def mean_interval(values: Tensor, *, resamples: int = 2_000, seed: int = 0) -> I
         return Interval(known.mean().item(), torch.nan, torch.nan)
     low, high = _percentiles(_resampled_means(known, resamples, seed))
     return Interval(known.mean().item(), low, high)
+
+
+def statistic_interval(
+    statistic: Callable[[Tensor], float], groups: Tensor, *, resamples: int = 500, seed: int = 0
+) -> Interval:
+    """A statistic of images, which takes their numbers (n,), and its 95 % percentile interval.
+
+    For what is no mean over images. They are resampled within their groups (N,), classes for example, so
+    that none is ever lost; fewer than two images leave the interval NaN. What is NaN is left out.
+    """
+    whole = statistic(torch.arange(len(groups)))
+    if len(groups) < 2 or whole != whole:
+        return Interval(whole, torch.nan, torch.nan)
+    generator = torch.Generator().manual_seed(seed)
+    members = [(groups == group).nonzero().flatten() for group in groups.unique()]
+    drawn = [
+        statistic(
+            torch.cat([own[torch.randint(len(own), (len(own),), generator=generator)] for own in members])
+        )
+        for _ in range(resamples)
+    ]
+    values = torch.tensor(drawn, dtype=torch.double)
+    low, high = _percentiles(values[~values.isnan()])
+    return Interval(whole, low, high)
 
 
 def paired_bootstrap(ours: Tensor, theirs: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Comparison:

@@ -105,10 +105,32 @@ def consistency(
     is consistent when a part is covered in `threshold` of the images that show it. Without `prototypes`,
     their number, the highest named one is the last.
     """
+    covered, visible = covered_parts(heatmaps, parts, share=share), parts.flatten(2).any(dim=2)
+    return usual_part(covered, visible, prototype, threshold=threshold, prototypes=prototypes)
+
+
+def covered_parts(heatmaps: Tensor, parts: Tensor, *, share: float = 0.1) -> Tensor:
+    """Whether the hottest `share` of the pixels and a part share half of the smaller of the two: (N, K)."""
     _check_parts(heatmaps, parts)
-    if prototype.shape != heatmaps.shape[:1]:
-        raise ValueError(f"prototype has shape {tuple(prototype.shape)}; it must be ({len(heatmaps)},)")
-    covered, visible = _covered(heatmaps, parts, share), parts.flatten(2).any(dim=2)
+    if not 0 < share <= 1:
+        raise ValueError(f"share is {share}; it is a share of the pixels, above 0 and up to 1")
+    size = max(1, round(share * heatmaps[0].numel()))
+    common = (parts & (ranks(heatmaps) < size).unsqueeze(1)).flatten(2).sum(dim=2)
+    whole = parts.flatten(2).sum(dim=2)
+    return (2 * common >= whole.clamp_max(size)) & (whole > 0)
+
+
+def usual_part(
+    covered: Tensor,
+    visible: Tensor,
+    prototype: Tensor,
+    *,
+    threshold: float = 0.8,
+    prototypes: int | None = None,
+) -> Consistency:
+    """The part that each prototype covers most often where it is to be seen; flags bool (N, K)."""
+    if prototype.shape != covered.shape[:1]:
+        raise ValueError(f"prototype has shape {tuple(prototype.shape)}; it must be ({len(covered)},)")
     count = int(prototype.max()) + 1 if prototypes is None else prototypes
     hits, shown = (_per_prototype(flags, prototype, count) for flags in (covered & visible, visible))
     rates = torch.where(shown > 0, hits / shown, -1.0)
@@ -142,15 +164,6 @@ def _chains(near: Tensor) -> list[list[int]]:
 def _parts_at_peak(maps: Tensor, parts: Tensor) -> Tensor:
     """Which parts lie at the hottest pixel, bool (N, K)."""
     return (parts & (ranks(maps) == 0).unsqueeze(1)).flatten(2).any(dim=2)
-
-
-def _covered(heatmaps: Tensor, parts: Tensor, share: float) -> Tensor:
-    """Whether the hottest pixels and a part share half of the smaller of the two, bool (N, K)."""
-    if not 0 < share <= 1:
-        raise ValueError(f"share is {share}; it is a share of the pixels, above 0 and up to 1")
-    size = max(1, round(share * heatmaps[0].numel()))
-    common = (parts & (ranks(heatmaps) < size).unsqueeze(1)).flatten(2).sum(dim=2)
-    return 2 * common >= parts.flatten(2).sum(dim=2).clamp_max(size)
 
 
 def _per_prototype(flags: Tensor, prototype: Tensor, count: int) -> Tensor:
