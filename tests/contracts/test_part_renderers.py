@@ -121,7 +121,7 @@ def test_what_cannot_be_drawn_is_refused(data: Birds) -> None:
     with pytest.raises(UserError, match="unknown part 'nose'"):
         data.exchanged(0, "nose", Variant("cone", "ink"))
     for variant in (Variant("fork", "ink"), Variant("cone", "pink")):
-        with pytest.raises(UserError, match="no beak is a .*forms: cone, .*colours: ink, "):
+        with pytest.raises(UserError, match=r"no beak is a .*forms: cone, .*colours: ink, "):
             data.exchanged(0, "beak", variant)
     for count in (0, 1000):
         with pytest.raises(UserError, match=f"{count} exchanges of the beak; there are 1 to"):

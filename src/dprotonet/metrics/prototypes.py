@@ -82,8 +82,8 @@ def stability(before: Tensor, after: Tensor, parts: Tensor) -> Tensor:
     parts (K may overlap) at the first hottest pixel must be the same. NaN where the peak before is on no
     part; heatmaps (N, H, W) before and after, parts of the unperturbed image (N, K, H, W).
     """
-    _check_parts(before, parts)
-    _check_parts(after, parts)
+    check_parts(before, parts)
+    check_parts(after, parts)
     first, second = (_parts_at_peak(maps, parts) for maps in (before, after))
     same = (first == second).all(dim=1).double()
     return same.masked_fill(~first.any(dim=1), torch.nan)
@@ -105,7 +105,7 @@ def consistency(
     is consistent when a part is covered in `threshold` of the images that show it. Without `prototypes`,
     their number, the highest named one is the last.
     """
-    _check_parts(heatmaps, parts)
+    check_parts(heatmaps, parts)
     if prototype.shape != heatmaps.shape[:1]:
         raise ValueError(f"prototype has shape {tuple(prototype.shape)}; it must be ({len(heatmaps)},)")
     covered, visible = _covered(heatmaps, parts, share), parts.flatten(2).any(dim=2)
@@ -160,7 +160,8 @@ def _per_prototype(flags: Tensor, prototype: Tensor, count: int) -> Tensor:
     )
 
 
-def _check_parts(maps: Tensor, parts: Tensor) -> None:
+def check_parts(maps: Tensor, parts: Tensor) -> None:
+    """Maps are (N, H, W) and parts bool (N, K, H, W) of the same images."""
     check_maps(maps)
     fits = parts.ndim == 4 and (len(parts), *parts.shape[2:]) == maps.shape and parts.shape[1] > 0
     if not fits or parts.dtype != torch.bool:

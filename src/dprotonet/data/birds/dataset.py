@@ -2,7 +2,8 @@
 
 Everything random about picture `index` of a split comes from (seed, split, index), in streams of its own for
 pose, backdrop, nearby things, occluders and lens; none of them sees the species. So the same scene can be
-rendered with any species, with one part exchanged, or with no bird, and neither workers nor order change a byte.
+rendered with any species, with one part exchanged, or with no bird, and neither workers nor order change a
+byte.
 """
 
 import hashlib
@@ -84,7 +85,7 @@ class Birds:
         return self._drawn(position, self.species[label].with_part(part, variant), label=label)
 
     def exchanges(self, index: int, part: str, *, count: int, seed: int = 0) -> list[Sample]:
-        """Picture `index` with the part in `count` other variants, each clearly different; drawn by the seed."""
+        """Picture `index` with the part in `count` other variants, all clearly different, by the seed."""
         position, label = self._at(index, part)
         others = self.species[label].other_variants(part)
         if not 1 <= count <= len(others):
