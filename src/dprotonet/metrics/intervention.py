@@ -5,7 +5,7 @@ is compared with where a heatmap has its heat (after FunnyBirds, Hesse et al., 2
 network and any renderer. Heatmaps are (N, H, W), parts bool (N, K, H, W). A part without pixels is not to be
 seen: it has neither heat nor importance, both NaN, and is left out of everything. What is undefined is NaN.
 
-Controls go through the same functions: a map of ones has the area of a part as its sum; `controls` has others.
+Controls go through the same functions: a map of ones has the area of a part as its sum; `controls` has more.
 """
 
 from typing import NamedTuple
@@ -39,7 +39,7 @@ def importance(before: Tensor, after: Tensor) -> Tensor:
 
     `before` (N,) is of the images as they are, `after` (N, K, E) of each image with each part changed in E
     ways; the value is the logit of the class that is explained, or one prototype's contribution to it. A
-    change that was not made is NaN in `after` and left out of the mean; a part without any has importance NaN.
+    change that was not made is NaN in `after` and left out of the mean; without any, importance is NaN.
     Negative where the change speaks *for* the class.
     """
     if after.ndim != 3 or before.shape != after.shape[:1]:
