@@ -49,8 +49,8 @@ def main(words: list[str]) -> None:
     for name in ("images", "top"):
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
-    from dprotonet.cli.quality_intervention import intervention_of, show_intervention
     from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.cli.quality_intervention import intervention_of, show_intervention
     from dprotonet.experiment.quality import quality_summary
     from dprotonet.files import write_text
 

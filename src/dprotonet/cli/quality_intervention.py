@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from dprotonet.experiment.quality import QualityCheck
 
 _NOTE = (
-    "Mean ± half of the 95 % bootstrap interval over images. Importance of a part: how far the predicted class's "
-    "logit falls when it is changed. Correlation: Spearman's over parts, of the heat (sum) or the heat per pixel "
-    "(mean). Top part: the one with most heat is the most important. Area, centre and random are controls."
+    "Mean ± half of the 95 % bootstrap interval over images. Importance of a part: how far the predicted "
+    "class's logit falls when it is changed. Correlation: Spearman's over parts, of the heat (sum) or the heat "
+    "per pixel (mean). Top part: the one with most heat is the most important. Centre, random and area are "
+    "controls."
 )
 
 
@@ -61,7 +62,9 @@ def show_intervention(content: Mapping[str, Any], path: Path) -> None:
     for group, found in content["deciding part named"].items():
         heads = tuple(next(iter(found.values()))) if found else ()
         if heads:
-            console.print(_drawn(f"deciding part named: {group}", "hottest part of", heads, found))
+            console.print(
+                _drawn(f"deciding part among the strongest rows, {group}", "hottest part of", heads, found)
+            )
     console.print(_NOTE, style="dim")
     console.print(f"intervention: {path}", soft_wrap=True, markup=False, highlight=False)
 

@@ -121,9 +121,9 @@ def sibling_contrast(
 
     own_fell = E_a(before) − E_a(after) and sibling_rose = E_b(after) − E_b(before), in units of the logit;
     their sum is how far the evidence moved. margin_share = (M(before) − M(after)) / M(before): 0 where
-    nothing happened, 1 where the network can no longer tell, 2 where it is as sure of the sibling. turned = 1
-    where M(after) < 0, the sibling is now preferred. The last two are NaN where M(before) ≤ 0: there the
-    sibling was preferred before.
+    nothing happened, 1 where the network can no longer tell, 2 where it is as sure of the sibling; cut to
+    [−2, 2], for a small margin would outweigh all other images. turned = 1 where M(after) < 0, the sibling is
+    now preferred. The last two are NaN where M(before) ≤ 0: there the sibling was preferred before.
     """
     if before.ndim != 2 or before.shape != after.shape or weight.shape[1:] != before.shape[1:]:
         shapes = f"scores {tuple(before.shape)} and {tuple(after.shape)}, weight {tuple(weight.shape)}"
@@ -137,7 +137,7 @@ def sibling_contrast(
     return SiblingContrast(
         own_fell=-(own * change * ours).sum(dim=1),
         sibling_rose=(other * change * theirs).sum(dim=1),
-        margin_share=((margin - later) / margin).masked_fill(unsure, torch.nan),
+        margin_share=((margin - later) / margin).clamp(-2, 2).masked_fill(unsure, torch.nan),
         turned=(later < 0).double().masked_fill(unsure, torch.nan),
     )
 

@@ -1,1 +1,1 @@
-"""Truth by intervention: `subject` is one image with its parts changed, `check` the loop, `result` the answer."""
+"""Truth by intervention: `subject` is one image with parts changed, `check` the loop, `result` the answer."""

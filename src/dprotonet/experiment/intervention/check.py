@@ -19,6 +19,7 @@ from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import Case, Found, Method, method, preset_of
 from dprotonet.experiment.intervention.result import (
     AREA,
+    CONTROLS,
     ROWS,
     Examined,
     InterventionResult,
@@ -98,7 +99,7 @@ class InterventionCheck:
         """By name, as `compare` has them; a plain `mdm` is by the decoder that the rows have."""
         classifier = Classifier.of_model(self.model)
         full = {name: f"mdm:{self.decoder}" if name == "mdm" else name for name in self.methods}
-        full |= {name: name for name in ("centre", "random")}
+        full |= {name: name for name in CONTROLS if name != AREA}
         named = {name: method(text, classifier).explain for name, text in full.items()} | {AREA: _area}
         return [Method(name, explain) for name, explain in named.items()]
 

@@ -18,6 +18,7 @@ from dprotonet.metrics.intervention import (
 )
 
 AREA = "area"  # the control that all others are compared with, image by image
+CONTROLS = ("centre", "random", AREA)
 ROWS = "rows"  # of the evidence, joined
 SINGLE_ROWS = "single rows"  # each against the class's logit; the mean over them
 OWN_SCORES = "single rows, own score"  # each against its own contribution
@@ -93,7 +94,7 @@ class InterventionResult:
             "contrast": {what: _cells(found._asdict()) for what, found in self.contrast.items()},
             "deciding part named": {
                 group: {
-                    whose: _cells({f"in {n} rows": values for n, values in counts.items()})
+                    whose: _cells({f"first {n}": values for n, values in counts.items()})
                     for whose, counts in found.items()
                 }
                 for group, found in self.deciding.items()
@@ -143,12 +144,13 @@ def _agreements(examined: Sequence[Examined], form: str) -> dict[str, Agreement]
         for name in examined[0].heat
     }
     area = PartHeat(*(heat.expand_as(own) for heat in whole[AREA]))
-    return {
-        **{name: Agreement.of(heat, truth) for name, heat in whole.items()},
+    found = {name: Agreement.of(heat, truth) for name, heat in whole.items()}
+    controls = {name: found.pop(name) for name in CONTROLS}
+    single = {
         SINGLE_ROWS: Agreement.of(rows, truth.expand_as(own)),
         OWN_SCORES: Agreement.of(rows, own),
-        OWN_AREA: Agreement.of(area, own),
     }
+    return {**found, **single, **controls, OWN_AREA: Agreement.of(area, own)}
 
 
 def _stacked(heat: Sequence[PartHeat]) -> PartHeat:
