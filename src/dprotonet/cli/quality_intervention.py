@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _NOTE = (
     "Mean ± half of the 95 % bootstrap interval over images. Importance of a part: how far the predicted "
-    "class's logit falls when it is changed. Correlation: Spearman's over parts, of the heat (sum) or the heat "
-    "per pixel (mean). Top part: the one with most heat is the most important. Centre, random and area are "
-    "controls."
+    "class's logit falls when it is changed. Correlation: Spearman's over parts, of the heat (sum) or the "
+    "heat per pixel (mean). Top part: the one with most heat is the most important. Centre, random and area "
+    "are controls."
 )
 
 

@@ -59,8 +59,9 @@ class PartRenderer(Protocol):
     """A split that can draw a scene again with one part changed and all else the same.
 
     What a network thinks of such pictures is the truth about which parts matter to it
-    (`metrics.intervention`). A changed picture keeps the name and the label of the one it came from; `parts`
-    of a sample names the parts that can be asked for.
+    (`metrics.intervention`). A changed picture keeps the name and the label of the one it came from. All
+    samples have the same `parts` in the same order, and any of them can be asked for; one that is not to be
+    seen has no pixels.
     """
 
     def exchanges(self, index: int, part: str, *, count: int, seed: int = 0) -> Sequence[Sample]:
