@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+import dprotonet as dp
 from dprotonet.cli.main import main
+from dprotonet.cli.quality import QualityArguments
+from dprotonet.cli.quality_intervention import intervention_of, show_intervention
+from dprotonet.data.birds import Birds
 from dprotonet.data.birds.species import PARTS
+from dprotonet.experiment.quality import QualityCheck
 
 SMALL = ["--images", "1", "--top", "1", "--iterations", "1", "--explainers", "mdm,gradcam"]
 
@@ -30,15 +35,17 @@ def test_quality_with_interventions(
         assert all(-1 <= cells["correlation_sum"]["mean"] <= 1 for cells in found.values())
         assert all(0 <= cells["top_sum"]["mean"] <= 1 for cells in found.values())
     assert set(content["contrast"]) == {"the sibling's part", "another part"}
-    assert main(words) == 0
+    show_intervention(content, tmp_path / "intervention.json")
     shown = capsys.readouterr().out
     assert "heat on parts against exchange of parts, 2 images" in shown
     assert "deciding part" in shown
 
 
-def test_no_intervention_unless_asked(run_folder: Path, tmp_path: Path) -> None:
-    assert main(["quality", str(run_folder), "--out", str(tmp_path), *SMALL]) == 0
-    assert not (tmp_path / "intervention.json").exists()
+def test_no_intervention_unless_asked(run_folder: Path) -> None:
+    model = dp.load(run_folder)
+    quality = QualityCheck(model, Birds(species=4, per_species=1, size=64))
+    assert intervention_of(QualityArguments(run=run_folder), quality) is None
+    assert intervention_of(QualityArguments(run=run_folder, intervention=1), quality) is not None
 
 
 def photographs(folder: Path, run: Path) -> str:

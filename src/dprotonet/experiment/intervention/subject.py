@@ -132,6 +132,6 @@ def row_maps(model: Model, subject: Subject, preset: str | Preset) -> Tensor:
 
 def joined_rows(maps: Tensor, contributions: Tensor) -> Tensor:
     """One heatmap (H, W) of the rows' (R, H, W), weighted by their contributions, negative ones left out."""
-    weight = contributions.clamp_min(0)
+    weight = contributions.double().clamp_min(0)
     weight = weight if weight.any() else torch.ones_like(weight)
     return torch.einsum("rhw,r->hw", maps.double(), weight / weight.sum())
