@@ -36,6 +36,11 @@ class QualityArguments:
     """How the decoder learns its masks."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
+    intervention: int = 0
+    """Change parts one by one in so many images, and see whether heatmaps point at those that matter; needs
+    data that can be drawn again, such as the built-in birds (0: not at all)."""
+    explainers: str = "mdm,gradcam,gradcam++,similarity"
+    """Whose heatmaps --intervention judges, beside the evidence rows; comma between methods of `compare`."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     device: Device = None
@@ -49,6 +54,7 @@ def main(words: list[str]) -> None:
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
     from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.cli.quality_intervention import intervention_of, show_intervention
     from dprotonet.experiment.quality import STAGES, quality_summary
     from dprotonet.files import write_text
 
@@ -57,15 +63,21 @@ def main(words: list[str]) -> None:
         raise UserError(f"--skip {unknown[0]} is unknown; it takes {', '.join(STAGES)}")
     with Reporter(stderr_console()) as reporter:
         check = _check(arguments, skip, reporter)
+        intervention = intervention_of(arguments, check)
         found = check.run(lambda done, total: reporter.advance("looking at prototypes", done, total))
+        changed = intervention.run(reporter.advance).summary() if intervention else None
     settings = {"split": arguments.split, "top": arguments.top, "noise": arguments.noise, "skip": skip}
     content = {"run": str(arguments.run), **settings, **quality_summary(found)}
     write_text(out / "quality.json", json.dumps(content, ensure_ascii=False, indent=1))
+    if changed:
+        write_text(out / "intervention.json", json.dumps(changed, ensure_ascii=False, indent=1))
     if arguments.json:
-        json.dump(content, sys.stdout, ensure_ascii=False)
+        json.dump(content | ({"intervention": changed} if changed else {}), sys.stdout, ensure_ascii=False)
         print()
     else:
         _show(content, out / "quality.json")
+        if changed:
+            show_intervention(changed, out / "intervention.json")
 
 
 def _check(arguments: QualityArguments, skip: list[str], reporter: Any) -> Any:

@@ -55,6 +55,29 @@ class PlainImages(Protocol):
     def image(self, index: int) -> Tensor: ...
 
 
+@runtime_checkable
+class PartRenderer(Protocol):
+    """A split that can draw a scene again with one part changed and all else the same.
+
+    What a network thinks of such pictures is the truth about which parts matter to it
+    (`metrics.intervention`). A changed picture keeps the name and the label of the one it came from. All
+    samples have the same `parts` in the same order, and any of them can be asked for; one that is not to be
+    seen has no pixels.
+    """
+
+    def exchanges(self, index: int, part: str, *, count: int, seed: int = 0) -> Sequence[Sample]:
+        """The scene with the part in `count` other looks, all different; the same seed gives the same."""
+        ...
+
+    def removed(self, index: int, part: str) -> Sample:
+        """The scene with that part taken away."""
+        ...
+
+    def sibling(self, index: int) -> Sample | None:
+        """The scene with the deciding part as the sibling class has it, and that class's label; if any."""
+        ...
+
+
 def image_of(data: ImageData, index: int) -> Tensor:
     """The image (3, H, W) uint8 of a sample, at no more cost than the data set needs for it."""
     return data.image(index) if isinstance(data, PlainImages) else data[index].image

@@ -82,8 +82,8 @@ def stability(before: Tensor, after: Tensor, parts: Tensor) -> Tensor:
     parts (K may overlap) at the first hottest pixel must be the same. NaN where the peak before is on no
     part; heatmaps (N, H, W) before and after, parts of the unperturbed image (N, K, H, W).
     """
-    _check_parts(before, parts)
-    _check_parts(after, parts)
+    check_parts(before, parts)
+    check_parts(after, parts)
     first, second = (_parts_at_peak(maps, parts) for maps in (before, after))
     same = (first == second).all(dim=1).double()
     return same.masked_fill(~first.any(dim=1), torch.nan)
@@ -111,7 +111,7 @@ def consistency(
 
 def covered_parts(heatmaps: Tensor, parts: Tensor, *, share: float = 0.1) -> Tensor:
     """Whether the hottest `share` of the pixels and a part share half of the smaller of the two: (N, K)."""
-    _check_parts(heatmaps, parts)
+    check_parts(heatmaps, parts)
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}; it is a share of the pixels, above 0 and up to 1")
     size = max(1, round(share * heatmaps[0].numel()))
@@ -173,7 +173,8 @@ def _per_prototype(flags: Tensor, prototype: Tensor, count: int) -> Tensor:
     )
 
 
-def _check_parts(maps: Tensor, parts: Tensor) -> None:
+def check_parts(maps: Tensor, parts: Tensor) -> None:
+    """Maps are (N, H, W) and parts bool (N, K, H, W) of the same images."""
     check_maps(maps)
     fits = parts.ndim == 4 and (len(parts), *parts.shape[2:]) == maps.shape and parts.shape[1] > 0
     if not fits or parts.dtype != torch.bool:

@@ -1,6 +1,7 @@
 """Draws one bird: species and pose in, painted canvas out.
 
-The parts are painted from the far side to the near one. What is no part, such as the outline of the body,
+The parts are painted from the far side to the near one, an absent part not at all: what lies behind it shows,
+plumage or background. What is no part, such as the outline of the body,
 the light and the texture, depends on the pose alone; so two siblings in one pose differ in their deciding
 part and nowhere else.
 """
@@ -78,6 +79,8 @@ class Painter:
             self.canvas.paint(patch, self.colour(part) * (light * np.float32(shade)), OWNER[part])
 
     def leg(self, *, near: bool) -> None:
+        if not self.present("legs"):
+            return
         outline = shapes.leg(near, self.species.variants["legs"].form)
         self.plain([outline], "legs", shade=1.0 if near else 0.78, texture=0.03)
 
@@ -87,6 +90,8 @@ class Painter:
             self.plain(outlines, "crest", texture=0.16)
 
     def tail(self) -> None:
+        if not self.present("tail"):
+            return
         outline = smooth(shapes.TAIL[self.species.variants["tail"].form])
         patch = self.cover(self.pose.tail(outline))
         if not patch.alpha.size:
@@ -102,6 +107,8 @@ class Painter:
         self.canvas.paint(patch, self.colour("tail") * light, OWNER["tail"])
 
     def beak(self) -> None:
+        if not self.present("beak"):
+            return
         points = np.array(shapes.BEAK[self.species.variants["beak"].form], dtype=np.float32)
         self.plain([self.pose.head(smooth(points))], "beak", texture=0.03)
         tip = points[points[:, 0].argmax()]
@@ -118,12 +125,14 @@ class Painter:
         full[patch.rows, patch.cols] = patch.alpha
         space = self.space(patch)
         colour = self.toned(COLOURS[self.species.plumage])
-        breast = self.marking(patch, self.breast_outline(), soft=0.006)
-        pattern = breast_pattern(
-            self.species.variants["breast"].form, space, self.colour("breast"), self.toned
-        )
-        colour = mixed(colour, pattern, breast)
-        owners = [("breast", breast)]
+        owners = []
+        if self.present("breast"):
+            breast = self.marking(patch, self.breast_outline(), soft=0.006)
+            pattern = breast_pattern(
+                self.species.variants["breast"].form, space, self.colour("breast"), self.toned
+            )
+            colour = mixed(colour, pattern, breast)
+            owners.append(("breast", breast))
         if self.present("crown"):
             crown = self.marking(
                 patch, self.pose.head(shapes.crown(self.species.variants["crown"].form)), soft=0.004
@@ -175,7 +184,9 @@ class Painter:
             self.canvas.paint(self.cover(outline), colour, BODY)
 
     def wing(self) -> None:
-        """Paint the folded wing and the bars on it, over a soft shadow on the flank."""
+        """Paint the folded wing and the bars on it; without a wing there are no bars."""
+        if not self.present("wing"):
+            return
         outline = smooth(shapes.WING, steps=8)
         patch = self.cover(outline)
         space = self.space(patch)

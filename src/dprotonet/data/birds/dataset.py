@@ -2,7 +2,8 @@
 
 Everything random about picture `index` of a split comes from (seed, split, index), in streams of its own for
 pose, backdrop, nearby things, occluders and lens; none of them sees the species. So the same scene can be
-rendered with any species or with none, and neither workers nor order change a byte.
+rendered with any species, with one part exchanged, or with no bird, and neither workers nor order change a
+byte.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from dprotonet.data.birds.canvas import NOBODY, Canvas
 from dprotonet.data.birds.lens import Lens, draw_lens
 from dprotonet.data.birds.pose import Pose, draw_pose
 from dprotonet.data.birds.scenery import draw_distractors, draw_occluders, draw_perch
-from dprotonet.data.birds.species import MOST, Species, all_species
+from dprotonet.data.birds.species import COLOURS, FORMS, MOST, PARTS, Species, Variant, all_species
 from dprotonet.errors import UserError
 
 DRAWING = 1  # raise whenever the same arguments would give other pictures
@@ -73,14 +74,53 @@ class Birds:
 
     def render(self, index: int, *, species: int) -> Sample:
         """The scene of picture `index` with a bird of any species of the set in it."""
-        position, kind = self.position(index), self.species[species]
+        return self._drawn(self.position(index), self.species[species], label=species)
+
+    def exchanged(self, index: int, part: str, variant: Variant) -> Sample:
+        """Picture `index` with one part in another variant; the label stays that of the picture."""
+        position, label = self._at(index, part)
+        if variant.form not in FORMS[part] or variant.colour not in COLOURS:
+            forms, colours = ", ".join(dict.fromkeys(FORMS[part])), ", ".join(COLOURS)
+            raise UserError(f"birds: no {part} is a {variant}; forms: {forms}; colours: {colours}")
+        return self._drawn(position, self.species[label].with_part(part, variant), label=label)
+
+    def exchanges(self, index: int, part: str, *, count: int, seed: int = 0) -> list[Sample]:
+        """Picture `index` with the part in `count` other variants, all clearly different, by the seed."""
+        position, label = self._at(index, part)
+        others = self.species[label].other_variants(part)
+        if not 1 <= count <= len(others):
+            raise UserError(f"birds: {count} exchanges of the {part}; there are 1 to {len(others)}")
+        root = (seed, self.seed, SPLITS.index(self.split), position, PARTS.index(part))
+        rng = np.random.Generator(np.random.Philox(np.random.SeedSequence(root)))
+        drawn = rng.choice(len(others), count, replace=False)
+        return [self.exchanged(position, part, others[number]) for number in drawn]
+
+    def removed(self, index: int, part: str) -> Sample:
+        """Picture `index` without one part: what lies behind it shows. A wing takes its bars with it."""
+        position, label = self._at(index, part)
+        return self._drawn(position, self.species[label].without_part(part), label=label)
+
+    def sibling(self, index: int) -> Sample | None:
+        """Picture `index` with the deciding part exchanged for the sibling's, if the set has the sibling."""
+        position = self.position(index)
+        other = self.labels[position] ^ 1  # species 2k and 2k + 1 are siblings
+        return self.render(position, species=other) if other < len(self.species) else None
+
+    def _at(self, index: int, part: str) -> tuple[int, int]:
+        """Position and label of a picture, of which a part is asked for."""
+        if part not in PARTS:
+            raise UserError(f"birds: unknown part {part!r}; choose one of {', '.join(PARTS)}")
+        position = self.position(index)
+        return position, self.labels[position]
+
+    def _drawn(self, position: int, kind: Species, *, label: int) -> Sample:
         pose, canvas, front, lens = self.scene(position)
         Painter(canvas, pose, kind).draw()
         draw_occluders(front, canvas)
         owner = torch.from_numpy(canvas.owner)
         return Sample(
             image=as_tensor(lens, canvas),
-            label=species,
+            label=label,
             name=self.name(position),
             truth=owner != NOBODY,
             parts={part: owner == number for part, number in OWNER.items()},  # a dict, which workers can send

@@ -8,7 +8,7 @@ variant looks.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -93,6 +93,22 @@ class Species:
     plumage: str  # the colour of all that is no part; shared by siblings
     variants: Mapping[str, Variant]
     deciding_part: str
+
+    def with_part(self, part: str, variant: Variant) -> "Species":
+        """The same bird with another variant of one part."""
+        return replace(self, variants={**self.variants, part: variant})
+
+    def without_part(self, part: str) -> "Species":
+        """The same bird without one part."""
+        return self.with_part(part, Variant(ABSENT, ABSENT))
+
+    def other_variants(self, part: str) -> tuple[Variant, ...]:
+        """Every variant of a part that can be seen and differs clearly: in form, or far in colour."""
+        own = self.variants[part]
+        forms = sorted(set(FORMS[part]) - {ABSENT})
+        tints = [tint for tint in TINTS[part] if tint != self.plumage]
+        every = [Variant(form, tint) for form in forms for tint in tints]
+        return tuple(v for v in every if own.form != v.form or distance(own.colour, v.colour) > CLEAR)
 
     def differs_in(self, other: "Species") -> tuple[str, ...]:
         """The parts in which two species differ."""

@@ -1,0 +1,90 @@
+"""The part of `dprotonet quality` that changes parts of images: what to check, and its tables."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from dprotonet.cli.quality import QualityArguments
+    from dprotonet.experiment.intervention.check import InterventionCheck
+    from dprotonet.experiment.quality import QualityCheck
+
+_NOTE = (
+    "Mean ± half of the 95 % bootstrap interval over images. Importance of a part: how far the predicted "
+    "class's logit falls when it is changed. Correlation: Spearman's over parts, of the heat (sum) or the "
+    "heat per pixel (mean). Top part: the one with most heat is the most important. Centre, random and area "
+    "are controls."
+)
+
+
+def intervention_of(arguments: "QualityArguments", quality: "QualityCheck") -> "InterventionCheck | None":
+    """What --intervention asks for; None where it is 0, a UserError for data that cannot be drawn again."""
+    if not arguments.intervention:
+        return None
+    if arguments.intervention < 0:
+        raise UserError(f"--intervention is {arguments.intervention}; it is a number of images, 0 for none")
+    from dprotonet.cli.compare import method_names
+    from dprotonet.experiment.compare.method import check_method
+    from dprotonet.experiment.intervention.check import InterventionCheck, check_renderer
+
+    names = method_names(arguments.explainers)
+    for name in names:
+        check_method(name)
+    check_renderer(quality.data)
+    steps = "" if arguments.iterations is None else f",iterations={arguments.iterations}"
+    return InterventionCheck(
+        quality.model,
+        quality.data,
+        images=arguments.intervention,
+        methods=names,
+        decoder=f"{arguments.preset}{steps}",
+    )
+
+
+def show_intervention(content: Mapping[str, Any], path: Path) -> None:
+    """All tables, one below the other."""
+    from rich.console import Console
+
+    console = Console()
+    for form, found in content["agreement"].items():
+        heads = ("correlation, sum", "correlation, mean", "top part, sum", "top part, mean")
+        title = f"heat on parts against {form} of parts, {len(content['images'])} images"
+        console.print(_drawn(title, "explainer", heads, found))
+    if content["contrast"]:
+        heads = ("own evidence falls", "sibling's rises", "share of the margin", "sibling preferred")
+        console.print(
+            _drawn("what happens when one part is exchanged", "exchanged", heads, content["contrast"])
+        )
+    for group, found in content["deciding part named"].items():
+        heads = tuple(next(iter(found.values()))) if found else ()
+        if heads:
+            console.print(
+                _drawn(f"deciding part among the strongest rows, {group}", "hottest part of", heads, found)
+            )
+    console.print(_NOTE, style="dim")
+    console.print(f"intervention: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _drawn(title: str, first: str, heads: tuple[str, ...], rows: Mapping[str, Mapping[str, Any]]) -> "Table":
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    table.add_column(first, overflow="fold")
+    for head in heads:
+        table.add_column(head, justify="right")
+    for name, cells in rows.items():
+        table.add_row(escape(name), *map(_written, cells.values()))
+    return table
+
+
+def _written(cell: Mapping[str, float | None]) -> str:
+    if cell["mean"] is None:
+        return "–"
+    if cell["low"] is None or cell["high"] is None:
+        return f"{cell['mean']:.2f}"
+    return f"{cell['mean']:.2f} ± {(cell['high'] - cell['low']) / 2:.2f}"

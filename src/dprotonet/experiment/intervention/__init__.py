@@ -1,0 +1,1 @@
+"""Truth by intervention: `subject` is one image with parts changed, `check` the loop, `result` the answer."""
