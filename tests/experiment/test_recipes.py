@@ -143,7 +143,8 @@ def test_a_rivals_recipe_names_its_network(name: str) -> None:
     if "protopnet" in name:
         assert (config.network.dimension, config.training.views_per_epoch) == (128, 30)
     with pytest.raises(dp.UserError, match="is of the network"):
-        config_from({"recipe": name, "network": {"network": "dprotonet"}})
+        other = "xprotonet" if RECIPES[name].network == "dprotonet" else "dprotonet"
+        config_from({"recipe": name, "network": {"network": other}})
 
 
 # ── where values come from ──
