@@ -142,8 +142,8 @@ def test_a_rivals_recipe_names_its_network(name: str) -> None:
     assert config.network.network == RECIPES[name].network
     if "protopnet" in name:
         assert (config.network.dimension, config.training.views_per_epoch) == (128, 30)
+    other = "xprotonet" if RECIPES[name].network == "dprotonet" else "dprotonet"
     with pytest.raises(dp.UserError, match="is of the network"):
-        other = "xprotonet" if RECIPES[name].network == "dprotonet" else "dprotonet"
         config_from({"recipe": name, "network": {"network": other}})
 
 
