@@ -73,3 +73,26 @@ def test_foreign_weight_leaves_the_own_class_alone() -> None:
     assert total.item() == 5 + 7 + 11
     assert weight.grad is not None
     assert weight.grad.tolist() == [[0, 0, 1], [-1, 1, 0]]
+
+
+def test_with_parts_every_part_is_drawn_to_its_own_nearest_prototype() -> None:
+    generator = torch.Generator().manual_seed(0)
+    distances = torch.rand(4, 12, generator=generator)
+    owner, part = torch.arange(12) // 4, torch.arange(12) % 2
+    own = torch.tensor([0, 1, 2, 1]).unsqueeze(1) == owner
+    total = [
+        min(float(distances[image, j]) for j in range(12) if own[image, j] and part[j] == number)
+        for image in range(4)
+        for number in range(2)
+    ]
+    assert float(cluster_loss(distances, own, part)) == pytest.approx(sum(total) / len(total))
+
+
+def test_a_part_that_a_class_has_no_prototype_of_costs_nothing() -> None:
+    distances = torch.tensor([[1.0, 2.0, 3.0]], requires_grad=True)
+    own, part = torch.tensor([[True, False, True]]), torch.tensor([0, 1, 0])
+    loss = cluster_loss(distances, own, part)
+    loss.backward()
+    assert float(loss) == 1
+    assert distances.grad is not None
+    assert distances.grad.tolist() == [[1, 0, 0]]

@@ -8,9 +8,19 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 
-def cluster_loss(distances: Tensor, own: Tensor) -> Tensor:
-    """Mean distance of each image to the nearest prototype of its class, Eq. (5); both (B, P)."""
-    return distances.masked_fill(~own, torch.inf).amin(dim=1).mean()
+def cluster_loss(distances: Tensor, own: Tensor, part: Tensor | None = None) -> Tensor:
+    """Mean distance of each image to the nearest prototype of its class, Eq. (5); both (B, P).
+
+    Where prototypes belong to parts, `part` (P,), to the nearest of each part, the mean over parts: no other
+    part's prototype can stand in for it.
+    """
+    foreign = distances.masked_fill(~own, torch.inf)
+    if part is None:
+        return foreign.amin(dim=1).mean()
+    parts = int(part.max()) + 1
+    nearest = foreign.new_full((len(distances), parts), torch.inf)
+    nearest = nearest.scatter_reduce(1, part.expand_as(foreign), foreign, reduce="amin")
+    return nearest[nearest.isfinite()].mean()  # pruning may have left a class without some parts
 
 
 def separation_distance(distances: Tensor, own: Tensor) -> Tensor:
@@ -48,11 +58,18 @@ class PrototypeLoss:
     smoothing: float = 0.0  # of the cross-entropy's target
 
     def __call__(
-        self, logits: Tensor, distances: Tensor, labels: Tensor, *, weight: Tensor, prototype_class: Tensor
+        self,
+        logits: Tensor,
+        distances: Tensor,
+        labels: Tensor,
+        *,
+        weight: Tensor,
+        prototype_class: Tensor,
+        part: Tensor | None = None,
     ) -> LossTerms:
         own = labels.unsqueeze(1) == prototype_class  # (B, P)
         entropy = cross_entropy(logits, labels, label_smoothing=self.smoothing)
-        near = cluster_loss(distances, own)
+        near = cluster_loss(distances, own, part)
         far = separation_distance(distances, own)
         sparse = foreign_weight(weight, prototype_class)
         total = entropy + self.cluster * near + self.separation * far + self.foreign * sparse

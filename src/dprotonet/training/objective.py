@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import LossTerms, PrototypeLoss, foreign_weight
+from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Evidence
 
 
@@ -33,8 +34,16 @@ class WholeObjective(nn.Module):
 def prototype_step(network: DProtoNet, loss: PrototypeLoss, evidence: Evidence, labels: Tensor) -> Step:
     """Eq. (4) of what the network said of a batch."""
     logits = evidence.logits.float()
-    weight, owner = network.head.weight, network.prototype_class
-    return Step(loss(logits, evidence.distances, labels, weight=weight, prototype_class=owner), logits)
+    pairing = network.prototypes.pairing
+    terms = loss(
+        logits,
+        evidence.distances,
+        labels,
+        weight=network.head.weight,
+        prototype_class=network.prototype_class,
+        part=pairing.part if isinstance(pairing, PartRegion) else None,
+    )
+    return Step(terms, logits)
 
 
 class PlainObjective(nn.Module):
