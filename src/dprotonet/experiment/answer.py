@@ -45,16 +45,7 @@ class Answer:
 
     def evidence(self, label: int, off: Collection[int] = ()) -> tuple[EvidenceItem, ...]:
         """What every prototype says for a class, the largest contribution first; those off say nothing."""
-        kept, weights = self._kept(off).tolist(), self._weight[label].tolist() if len(self.scores) else []
-        items = [
-            EvidenceItem(
-                record.prototype, record.class_name, record.source, score, weight, score * weight, region
-            )
-            for record, score, weight, region in zip(
-                self.model.prototypes, kept, weights, self.region.tolist(), strict=True
-            )
-        ]
-        return tuple(sorted(items, key=lambda item: -item.contribution))
+        return self.model.evidence(label, self._kept(off).tolist(), self.region.tolist())
 
     @property
     def _weight(self) -> Tensor:

@@ -16,6 +16,7 @@ from dprotonet.figures.decision import LEFT, PICTURE, TOP, Decision
 from dprotonet.figures.ledger import FACTORS, Ledger
 from dprotonet.figures.overlay import draw_key
 from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, font, wrapped
+from dprotonet.figures.words import looks_like
 
 THUMB, ROW = 168, 190  # edge of a picture, and height of its row
 WORDS = 124  # room for "looks like" between the two pictures
@@ -39,6 +40,8 @@ class ExplanationRow:
     similarity: float
     weight: float
     contribution: float
+    part: str = ""
+    """What people call the part, if it has a name."""
 
 
 def explanation_sheet(
@@ -79,8 +82,16 @@ def _draw_row(canvas: Canvas, row: ExplanationRow, top: int) -> None:
     middle = top + ROW // 2
     for left, shown in ((LEFT, row.input_overlay), (SOURCE, row.source_overlay)):
         canvas.picture((left, middle - THUMB // 2), shown, THUMB)
-    canvas.text((LEFT + THUMB + WORDS // 2, middle), "looks like", anchor="mm")
+    _draw_between(canvas, looks_like(row.part), middle)
     names = wrapped(row.class_name, LEDGER.points - NAME, font(BODY, bold=True), lines=2)
     for place, name in enumerate(names):
         canvas.text((NAME, middle - 12 - 24 * (len(names) - place)), name, bold=True)
     canvas.text((NAME, middle - 10), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)
+
+
+def _draw_between(canvas: Canvas, words: str, middle: int) -> None:
+    """What stands between the two pictures, on as many lines as it needs."""
+    lines = wrapped(words, WORDS - 12, font(BODY), lines=5)
+    for place, line in enumerate(lines):
+        height = middle + 24 * (place - (len(lines) - 1) / 2)
+        canvas.text((LEFT + THUMB + WORDS // 2, height), line, anchor="mm")

@@ -1,0 +1,158 @@
+"""What part of a thing each prototype stands for: its place in the training images of its class.
+
+One pass over the training images finds, for every prototype, the images of its class that look most like it,
+and where. Where the data knows parts, the one that most often lies under these places gives the prototype its
+suggested name; otherwise prototypes of a class are called A, B, C. A person can call them anything.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from PIL import Image
+
+from dprotonet.data.base import ImageData, Sample, image_of
+from dprotonet.errors import UserError
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.part_names import PartName, checked_name, letters, write_part_names
+from dprotonet.experiment.place import Place
+from dprotonet.experiment.split_evidence import Progress, check_split, split_evidence
+from dprotonet.figures import PartRow, part_sheet
+from dprotonet.inference.projection import NOTHING, Sources, SourceSearch
+
+IMAGES = 20  # in which a prototype is looked at
+LEAST = 0.5  # of them must have the part under the place, or its name would be wrong more often than right
+SHEET = "parts.png"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A training image that looks like a prototype, by its number in the split, and where."""
+
+    index: int
+    place: Place
+
+
+def check_places(model: Model) -> None:
+    """An error where prototypes have no place that could be named."""
+    model.check_prototypes()
+    if model.places is None:
+        raise UserError(
+            "prototypes of masks have no place: each looks at the whole image, so there is no part to name; "
+            "train with --regions points for prototypes that are places"
+        )
+
+
+@torch.no_grad()
+def nearest_places(
+    model: Model, train: ImageData, *, images: int = IMAGES, on_progress: Progress | None = None
+) -> list[list[Found]]:
+    """For every prototype its nearest images of its own class and the place in each, the nearest first."""
+    check_places(model)
+    check_split(model, train)
+    owner = model.prototyped.prototype_class
+    search, seen = SourceSearch(model.prototyped.prototypes, images), 0
+    for evidence, labels in split_evidence(model, train, on_progress):
+        foreign = labels.unsqueeze(1) != owner
+        distances = evidence.distances.masked_fill(foreign, torch.inf).T
+        numbers = torch.arange(seen, seen + len(labels), device=labels.device)
+        search.merge(Sources(distances, numbers.expand(len(owner), -1), evidence.region.T))
+        seen += len(labels)
+    found, places = search.sources(), model.places
+    assert places is not None
+    return [
+        [Found(index, places[region]) for index, region in zip(*row, strict=True) if index != NOTHING]
+        for row in zip(found.index.tolist(), found.region.tolist(), strict=True)
+    ]
+
+
+def part_under(sample: Sample, place: Place) -> str | None:
+    """The part of the sample that covers most of the place; None where none does."""
+    left, top, right, bottom = place.box(sample.image.shape[-2], sample.image.shape[-1])
+    covered = {name: int(mask[top:bottom, left:right].sum()) for name, mask in sample.parts.items()}
+    most = max(covered, key=lambda name: covered[name], default=None)
+    return most if most is not None and covered[most] else None
+
+
+def suggested(
+    model: Model, train: ImageData, found: Sequence[Sequence[Found]], *, least: float = LEAST
+) -> dict[int, PartName]:
+    """A name for every prototype: the part under its place in at least `least` of its images, else a letter.
+
+    Letters count through a class, named prototypes included, so that a letter never moves.
+    """
+    votes = _votes(train, found)
+    names: dict[int, PartName] = {}
+    counted: Counter[str] = Counter()
+    for record, voted, images in zip(model.prototypes, votes, found, strict=True):
+        usual, times = voted.most_common(1)[0] if voted else ("", 0)
+        known = times > 0 and times >= least * len(images)
+        letter = PartName(letters(counted[record.class_name]))
+        names[record.prototype] = PartName(usual, times / len(images)) if known else letter
+        counted[record.class_name] += 1
+    return names
+
+
+def _votes(train: ImageData, found: Sequence[Sequence[Found]]) -> list[Counter[str]]:
+    """How often each part lies under the places of each prototype; every image is opened once."""
+    votes: list[Counter[str]] = [Counter() for _ in found]
+    asked: dict[int, list[tuple[int, Place]]] = {}
+    for number, images in enumerate(found):
+        for one in images:
+            asked.setdefault(one.index, []).append((number, one.place))
+    for index in sorted(asked):
+        sample = train[index]
+        for number, place in asked[index]:
+            if (part := part_under(sample, place)) is not None:
+                votes[number][part] += 1
+    return votes
+
+
+def keep_names(model: Model, names: Mapping[int, PartName]) -> None:
+    """The names as the model's own, and in its run folder; those that a person gave stay."""
+    given = {number: name for number, name in model.part_names.items() if name.given}
+    model.part_names = {**names, **given}
+    if model.folder is not None:
+        write_part_names(model.folder, model.part_names, model.prototypes)
+
+
+def name_parts(model: Model, names: Mapping[int, str]) -> None:
+    """Names that a person gives, kept in the run folder."""
+    check_places(model)
+    for number in names:
+        if not 0 <= number < len(model.prototypes):
+            raise UserError(f"there is no prototype {number}; the run has 0 to {len(model.prototypes) - 1}")
+    given = {number: PartName(checked_name(name, number), given=True) for number, name in names.items()}
+    model.part_names = {**model.part_names, **given}
+    if model.folder is not None:
+        write_part_names(model.folder, model.part_names, model.prototypes)
+
+
+def parts_picture(
+    model: Model, train: ImageData, found: Sequence[Sequence[Found]], *, class_name: str
+) -> Image.Image:
+    """The prototypes of a class, each with its place in the training images that look most like it."""
+    mine = [record for record in model.prototypes if record.class_name == class_name]
+    rows = [_row(model, train, record.prototype, found[record.prototype]) for record in mine]
+    note = (
+        "one row a prototype, the training images of the class that look most like it, the likest first: "
+        "above the place with a margin around it, below where that is"
+    )
+    return part_sheet(rows, title=f"Parts of {class_name}", note=note)
+
+
+def _row(model: Model, train: ImageData, number: int, found: Sequence[Found]) -> PartRow:
+    images = [image_of(train, one.index) for one in found]
+    name = model.part_names.get(number)
+    boxes = [
+        one.place.shown.box(image.shape[-2], image.shape[-1])
+        for one, image in zip(found, images, strict=True)
+    ]
+    return PartRow(f"prototype #{number}", "" if name is None else name.words, _note(name), images, boxes)
+
+
+def _note(name: PartName | None) -> str:
+    if name is None or name.lettered:
+        return ""
+    return "named by a person" if name.share is None else f"under it in {name.share:.0%}"
