@@ -45,4 +45,4 @@ class Encoder(nn.Module):
 def _span(seen: Tensor) -> tuple[Tensor, Tensor]:
     """Where each row of (R, n) bool begins to be true, and for how long, as shares of n."""
     flags = seen.to(torch.float64)
-    return flags.argmax(dim=1) / seen.shape[1], flags.sum(dim=1) / seen.shape[1]
+    return flags.argmax(dim=1).double() / seen.shape[1], flags.sum(dim=1) / seen.shape[1]
