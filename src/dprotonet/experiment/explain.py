@@ -105,6 +105,7 @@ class ExplainedPrediction:
             row.item.weight,
             row.item.contribution,
             row.item.part,
+            row.item.place is not None,
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 from PIL import Image
+from torch import Tensor
 
 from dprotonet.data.base import ImageData, Sample, image_of
 from dprotonet.errors import UserError
@@ -23,6 +24,7 @@ from dprotonet.inference.projection import NOTHING, Sources, SourceSearch
 
 IMAGES = 20  # in which a prototype is looked at
 LEAST = 0.5  # of them must have the part under the place, or its name would be wrong more often than right
+BACKGROUND = "background"
 SHEET = "parts.png"
 
 
@@ -68,11 +70,22 @@ def nearest_places(
 
 
 def part_under(sample: Sample, place: Place) -> str | None:
-    """The part of the sample that covers most of the place; None where none does."""
-    left, top, right, bottom = place.box(sample.image.shape[-2], sample.image.shape[-1])
-    covered = {name: int(mask[top:bottom, left:right].sum()) for name, mask in sample.parts.items()}
+    """The part of the sample that covers most of the place; None where none does.
+
+    BACKGROUND where parts are known and nothing of the thing is within the place and its margin.
+    """
+    covered = {name: _covered(mask, place) for name, mask in sample.parts.items()}
     most = max(covered, key=lambda name: covered[name], default=None)
-    return most if most is not None and covered[most] else None
+    if most is not None and covered[most]:
+        return most
+    away = bool(covered) and sample.truth is not None and not _covered(sample.truth, place.shown)
+    return BACKGROUND if away else None
+
+
+def _covered(mask: Tensor, place: Place) -> int:
+    """How many pixels of a mask (H, W) lie within the place."""
+    left, top, right, bottom = place.box(mask.shape[-2], mask.shape[-1])
+    return int(mask[top:bottom, left:right].sum())
 
 
 def suggested(

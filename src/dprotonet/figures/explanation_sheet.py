@@ -23,8 +23,11 @@ WORDS = 124  # room for "looks like" between the two pictures
 SOURCE = LEFT + THUMB + WORDS  # where the prototype's picture begins
 NAME = SOURCE + THUMB + 28  # where its class name begins
 NUMBERS = ROW // 2 + 30  # the numbers stand beneath the class name
+NOTE = 28  # height of a line beneath it
 KEY = 56  # room for the colour key beneath the probabilities
 LEDGER = Ledger(left=LEFT, factors=NAME + FACTORS, top=TOP, row=ROW, numbers=NUMBERS, width=400)
+
+BOXED = "box: the place, with a margin around it"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class ExplanationRow:
     contribution: float
     part: str = ""
     """What people call the part, if it has a name."""
+    boxed: bool = False
+    """Whether a box on the pictures marks its place."""
 
 
 def explanation_sheet(
@@ -61,10 +66,12 @@ def explanation_sheet(
     do not add up are refused. A `notice` stands in amber beneath the predicted class.
     """
     decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
-    bottom = max(decision.bottom + KEY, LEDGER.bottom(len(rows)))
+    note = BOXED if any(row.boxed for row in rows) else ""
+    bottom = max(decision.bottom + (KEY + NOTE if note else KEY), LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)
     draw_key(canvas, (MARGIN, decision.bottom + KEY // 2), PICTURE)
+    canvas.text((MARGIN, decision.bottom + KEY + 6), note, size=SMALL, colour=MUTED, width=PICTURE)
     LEDGER.draw(canvas, decision)
     if rows:
         _draw_heads(canvas)

@@ -97,6 +97,7 @@ class Seen:
             item.weight,
             item.contribution,
             item.part,
+            item.place is not None,
         )
 
 
