@@ -101,15 +101,11 @@ def test_nearest_places_by_loops_over_everything(run: Path) -> None:
     with torch.no_grad():
         vectors = model.prototyped.encoder(model.inputs([train[index].image for index in range(len(train))]))
     for number in (0, 5):
-        gaps = []
+        gaps, vector = [], model.prototyped.prototypes.vectors[number].detach()
         owner = int(model.prototyped.prototype_class[number])
         for index in range(len(train)):
             if train.labels[index] == owner:
-                each = (
-                    (vectors[index] - model.prototyped.prototypes.vectors[number].detach())
-                    .square()
-                    .sum(dim=1)
-                )
+                each = (vectors[index] - vector).square().sum(dim=1)
                 gaps.append((float(each.min()), index, int(each.argmin())))
         wanted = [Found(index, model.places[region]) for _, index, region in sorted(gaps)[:3]]
         assert found[number] == wanted

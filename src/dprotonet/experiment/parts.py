@@ -137,7 +137,7 @@ def name_parts(model: Model, names: Mapping[int, str]) -> None:
         if not 0 <= number < len(model.prototypes):
             raise UserError(f"there is no prototype {number}; the run has 0 to {len(model.prototypes) - 1}")
     given = {number: PartName(checked_name(name, number), given=True) for number, name in names.items()}
-    model.part_names = {**model.part_names, **given}
+    model.part_names.update(given)  # in place: a model served has a twin that says the same
     if model.folder is not None:
         write_part_names(model.folder, model.part_names, model.prototypes)
 

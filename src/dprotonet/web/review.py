@@ -51,6 +51,13 @@ async def prototype_place(prototype: Number, service: Served) -> Response:
     return Response(data, media_type=PNG, headers={"Cache-Control": "private, max-age=3600"})
 
 
+@router.post("/prototypes/{prototype}/name")
+async def name_part(prototype: Number, wanted: schemas.NameWanted, service: Served) -> schemas.PartNamed:
+    """Give the part that a prototype stands for a name; it is kept in the run folder."""
+    said = await asyncio.wrap_future(service.name_part(prototype, wanted.name))
+    return schemas.PartNamed(prototype=prototype, part=said)
+
+
 @router.get("/prototypes")
 async def prototypes(service: Served) -> schemas.PrototypeList:
     """All prototypes; purity and nearest images come once the training images have been gone over."""

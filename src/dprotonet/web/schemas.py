@@ -170,6 +170,17 @@ class PrototypeItem(BaseModel):
     nearest: list[NearImage] = []
 
 
+class NameWanted(Strict):
+    """What to call the part that a prototype stands for."""
+
+    name: Annotated[str, Field(max_length=200)]
+
+
+class PartNamed(BaseModel):
+    prototype: int
+    part: str
+
+
 class PrototypeList(BaseModel):
     prototypes: list[PrototypeItem]
     state: Literal["preparing", "ready", "failed"]

@@ -1,6 +1,6 @@
 // The prototype browser: all classes, how pure each prototype is, and the training images it is nearest to.
 
-import { read } from "./api.js";
+import { read, send } from "./api.js";
 import { complain, find, make, percent, plural, points, redrawn } from "./dom.js";
 import { REASONS } from "./whatif.js";
 
@@ -53,10 +53,26 @@ export class Browser {
       make("div", { class: "detail" },
         this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: `${item.placed ? "A place of training image" : "Training image"} ${item.source}`, width: 224, height: 224 }) : null,
         make("div", {}, purity(item), make("p", { class: "muted", text: facts.filter(Boolean).join("; ") }),
+          item.placed ? this.naming(item, twins) : null,
           make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
       make("h3", { text: item.nearest.length ? "The training images it is nearest to" : "" }),
       make("ul", { class: "near" }, ...item.nearest.map((near) => this.near(item, near)))));
     if (!dialog.open) dialog.showModal();
+  }
+
+  naming(item, twins) {
+    const name = make("input", { id: "part-name", maxlength: 40, required: true, autocomplete: "off", placeholder: item.part || "beak" });
+    const give = async (event) => {
+      event.preventDefault();
+      try {
+        const said = await send(`/api/prototypes/${item.prototype}/name`, { name: name.value });
+        item.part = said.part;
+        this.show();
+        this.detail(item, twins);
+      } catch (error) { complain(error.message); }
+    };
+    return make("form", { class: "naming", on: { submit: give } },
+      make("label", { for: "part-name", text: "What do you call this part?" }), name, make("button", { text: "Name it" }));
   }
 
   marks(item, twins) {
