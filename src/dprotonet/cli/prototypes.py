@@ -97,7 +97,7 @@ def _show(facts: "Sequence[PrototypeFacts]", model: "Model", arguments: Prototyp
     for name in ("prototype", "purity", "fires", "weight"):
         table.add_column(name, justify="right")
     table.add_column("duplicates")
-    placed = model.places is not None
+    placed = any(record.place is not None for record in model.prototypes)
     for name in ("place", "part") if placed else ():
         table.add_column(name)
     shown = None

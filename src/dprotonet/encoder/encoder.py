@@ -27,7 +27,8 @@ class Encoder(nn.Module):
     def boxes(self) -> Tensor | None:
         """Where each region lies on the image: top, left, height and width (R, 4) as shares of its sides.
 
-        None where regions are no places. What a region has seen is larger: its receptive field.
+        None where regions are no places, or where the image decides (`boxes_in`). What a region has seen is
+        larger: its receptive field.
         """
         if not self.lies_on_the_image:
             return None
@@ -35,6 +36,11 @@ class Encoder(nn.Module):
         seen: Tensor = regions.footprint() > 0
         (top, height), (left, width) = (_span(seen.any(dim=axis)) for axis in (2, 1))
         return torch.stack([top, left, height, width], dim=1)
+
+    def boxes_in(self, feature_map: Tensor) -> Tensor | None:
+        """The same in each image (B, R, 4), where regions follow the content; else None, and see `boxes`."""
+        found = getattr(self.regions, "boxes", None)
+        return None if found is None else found(feature_map)
 
     def feature_map(self, images: Tensor) -> Tensor:
         """F(x), what regions are taken from."""

@@ -21,11 +21,11 @@ from dprotonet.experiment.familiarity import Familiarity, keep_familiarity, stor
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.part_names import PartName, read_part_names, write_part_names
-from dprotonet.experiment.place import Place, place_of, region_places
+from dprotonet.experiment.place import Place, place_of, places_of, region_places
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.figures.prediction_html import PointsRow, prediction_html
 from dprotonet.figures.words import looks_like
-from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
 from dprotonet.training.checkpoint import load_weights
 
 if TYPE_CHECKING:
@@ -207,8 +207,13 @@ class Model(ModelHubMixin):
 
     @cached_property
     def places(self) -> tuple[Place, ...] | None:
-        """Where each region lies on an image; None where regions are no places, as masks are not."""
+        """Where each region lies on any image; None where it is no place or the image decides."""
         return None if isinstance(self.network, BlackBox) else region_places(self.network.encoder)
+
+    @property
+    def parts_follow(self) -> bool:
+        """Whether regions are parts, whose places are found in every image anew."""
+        return not isinstance(self.network, BlackBox) and hasattr(self.network.encoder.regions, "boxes")
 
     @property
     def prototyped(self) -> DProtoNet:
@@ -263,7 +268,7 @@ class Model(ModelHubMixin):
                 prediction_of(name_of(image), row, (), classes=self.classes)
                 for image, row in zip(images, rows, strict=True)
             ]
-        evidence = self.network.evidence(self.inputs(images))
+        evidence, places = self.looked(self.inputs(images))
         logits, scores, region = (
             evidence.logits.cpu().double(),
             evidence.scores.cpu().double(),
@@ -272,10 +277,22 @@ class Model(ModelHubMixin):
         far = self._strangeness(evidence.distances)
         found = []
         for row, image in enumerate(images):
-            items = self.evidence(int(logits[row].argmax()), scores[row].tolist(), region[row].tolist())
+            label, where = int(logits[row].argmax()), region[row].tolist()
+            items = self.evidence(label, scores[row].tolist(), where, places[row])
             name = name_of(image)
             found.append(prediction_of(name, logits[row], items, classes=self.classes, distance=far[row]))
         return found
+
+    @torch.no_grad()
+    def looked(self, inputs: Tensor) -> tuple[Evidence, list[Sequence[Place] | None]]:
+        """Evidence of images (B, C, H, W), and in each the places of all regions; None where they have none."""
+        network = self.prototyped
+        feature_map = network.encoder.feature_map(inputs)
+        evidence = network.evidence_of(network.encoder.regions(feature_map))
+        boxes = network.encoder.boxes_in(feature_map)
+        if boxes is None:
+            return evidence, [self.places] * len(inputs)
+        return evidence, [places_of(rows) for rows in boxes]
 
     def _strangeness(self, distances: Tensor) -> Sequence[float | None]:
         """How far each image of (B, P) is from what the run knows, where it has a threshold for that."""
@@ -303,16 +320,19 @@ class Model(ModelHubMixin):
         return explain(self, several(images), top=top, preset=chosen, on_step=on_step)
 
     def evidence(
-        self, label: int, scores: Sequence[float], region: Sequence[int]
+        self, label: int, scores: Sequence[float], region: Sequence[int], places: Sequence[Place] | None
     ) -> tuple[EvidenceItem, ...]:
-        """What every prototype says for a class, from its score (P,) and region (P,) in the image."""
+        """What every prototype says for a class, from its score (P,) and region (P,) in the image.
+
+        `places` are those of all regions in the image.
+        """
         weights = self.network.head.weight[label].detach().cpu().double().tolist() if self.prototypes else []
         rows = [
             (score, weight, score * weight, where)
             for score, weight, where in zip(scores, weights, region, strict=True)
         ]
         said = {number: name.words for number, name in self.part_names.items()}
-        return evidence_items(self.prototypes, rows, places=self.places, parts=said)
+        return evidence_items(self.prototypes, rows, places=places, parts=said)
 
     # ── huggingface_hub ──
 

@@ -6,7 +6,7 @@ suggested name; otherwise prototypes of a class are called A, B, C. A person can
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,10 +39,10 @@ class Found:
 def check_places(model: Model) -> None:
     """An error where prototypes have no place that could be named."""
     model.check_prototypes()
-    if model.places is None:
+    if model.places is None and not model.parts_follow:
         raise UserError(
             "prototypes of masks have no place: each looks at the whole image, so there is no part to name; "
-            "train with --regions points for prototypes that are places"
+            "train with --regions points or parts for prototypes that are places"
         )
 
 
@@ -61,12 +61,25 @@ def nearest_places(
         numbers = torch.arange(seen, seen + len(labels), device=labels.device)
         search.merge(Sources(distances, numbers.expand(len(owner), -1), evidence.region.T))
         seen += len(labels)
-    found, places = search.sources(), model.places
-    assert places is not None
+    found = search.sources()
+    rows = list(zip(found.index.tolist(), found.region.tolist(), strict=True))
+    places = _places_in(model, train, {index for row, _ in rows for index in row if index != NOTHING})
     return [
-        [Found(index, places[region]) for index, region in zip(*row, strict=True) if index != NOTHING]
-        for row in zip(found.index.tolist(), found.region.tolist(), strict=True)
+        [Found(index, places[index][region]) for index, region in zip(*row, strict=True) if index != NOTHING]
+        for row in rows
     ]
+
+
+def _places_in(model: Model, train: ImageData, indices: Collection[int]) -> Mapping[int, Sequence[Place]]:
+    """The places of all regions in these images; only where parts follow the content it takes a look."""
+    if model.places is not None:
+        return dict.fromkeys(indices, model.places)
+    found: dict[int, Sequence[Place]] = {}
+    for index in indices:
+        _, (places,) = model.looked(model.inputs([image_of(train, index)]))
+        assert places is not None
+        found[index] = places
+    return found
 
 
 def part_under(sample: Sample, place: Place) -> str | None:
@@ -93,18 +106,31 @@ def suggested(
 ) -> dict[int, PartName]:
     """A name for every prototype: the part under its place in at least `least` of its images, else a letter.
 
-    Letters count through a class, named prototypes included, so that a letter never moves.
+    Letters count through a class, named prototypes included, so that a letter never moves. Where regions are
+    parts, all prototypes of a part have one name, and vote together.
     """
     votes = _votes(train, found)
     names: dict[int, PartName] = {}
     counted: Counter[str] = Counter()
-    for record, voted, images in zip(model.prototypes, votes, found, strict=True):
+    for record in model.prototypes:
+        group = alike(model, record.prototype)
+        voted = sum((votes[number] for number in group), Counter[str]())
+        images = sum(len(found[number]) for number in group)
         usual, times = voted.most_common(1)[0] if voted else ("", 0)
-        known = times > 0 and times >= least * len(images)
-        letter = PartName(letters(counted[record.class_name]))
-        names[record.prototype] = PartName(usual, times / len(images)) if known else letter
+        known = times > 0 and times >= least * images
+        place = record.region if model.parts_follow else counted[record.class_name]
+        letter = PartName(letters(place))
+        names[record.prototype] = PartName(usual, times / images) if known else letter
         counted[record.class_name] += 1
     return names
+
+
+def alike(model: Model, prototype: int) -> list[int]:
+    """The prototypes that stand for the same part: of all classes where regions are parts, else itself."""
+    if not model.parts_follow:
+        return [prototype]
+    region = model.prototypes[prototype].region
+    return [record.prototype for record in model.prototypes if record.region == region]
 
 
 def _votes(train: ImageData, found: Sequence[Sequence[Found]]) -> list[Counter[str]]:
@@ -131,12 +157,16 @@ def keep_names(model: Model, names: Mapping[int, PartName]) -> None:
 
 
 def name_parts(model: Model, names: Mapping[int, str]) -> None:
-    """Names that a person gives, kept in the run folder."""
+    """Names that a person gives, kept in the run folder; where regions are parts, one for the whole part."""
     check_places(model)
     for number in names:
         if not 0 <= number < len(model.prototypes):
             raise UserError(f"there is no prototype {number}; the run has 0 to {len(model.prototypes) - 1}")
-    given = {number: PartName(checked_name(name, number), given=True) for number, name in names.items()}
+    given = {
+        one: PartName(checked_name(name, number), given=True)
+        for number, name in names.items()
+        for one in alike(model, number)
+    }
     model.part_names.update(given)  # in place: a model served has a twin that says the same
     if model.folder is not None:
         write_part_names(model.folder, model.part_names, model.prototypes)

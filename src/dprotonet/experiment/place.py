@@ -1,6 +1,7 @@
 """Where on an image a region lies, and how much of the image around it is shown.
 
-A prototype of points or patches is (image, place). Masks and occurrence maps cover the whole image: they have
+A prototype of points or patches is (image, place), and so is one of a part that is found in each image anew,
+by where the part is most. Masks and occurrence maps cover the whole image: they have
 no place, and are shown by their heatmaps alone.
 """
 
@@ -8,6 +9,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
+
+from torch import Tensor
 
 from dprotonet.encoder.encoder import Encoder
 
@@ -66,7 +69,12 @@ class Place:
 def region_places(encoder: Encoder) -> tuple[Place, ...] | None:
     """The place of every region; None where regions are no places."""
     boxes = encoder.boxes()
-    return None if boxes is None else tuple(Place(*map(float, row)) for row in boxes)
+    return None if boxes is None else places_of(boxes)
+
+
+def places_of(boxes: Tensor) -> tuple[Place, ...]:
+    """Boxes (R, 4), each top, left, height and width."""
+    return tuple(Place(*row) for row in boxes.double().tolist())
 
 
 def place_of(region: int, places: Sequence[Place] | None) -> Place | None:

@@ -27,8 +27,9 @@ from torch import Tensor
 
 from dprotonet.config import Config, by_name, read_toml, to_tables
 from dprotonet.data.base import ImageData, image_of
+from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
-from dprotonet.experiment.place import Place, place_of, region_places
+from dprotonet.experiment.place import Place, place_of, places_of, region_places
 from dprotonet.experiment.recipes import config_from
 from dprotonet.files import whole, write_text
 from dprotonet.inference.projection import NOTHING
@@ -299,10 +300,14 @@ def completed(records: Sequence[PrototypeRecord], places: Sequence[Place] | None
 
 
 def prototype_records(
-    network: DProtoNet, projection: Projection, train: ImageData, *, seed: int
+    network: DProtoNet, projection: Projection, train: ImageData, *, seed: int, normalise: Normalise
 ) -> list[PrototypeRecord]:
-    """Provenance of every prototype, with names instead of numbers."""
+    """Provenance of every prototype, with names and places instead of numbers.
+
+    `normalise` makes images what the network takes: where parts follow the content they are looked for.
+    """
     owner, places = network.prototype_class.tolist(), region_places(network.encoder)
+    found = _places_in_sources(network, projection, train, normalise)
     rows = zip(
         projection.index.tolist(),
         projection.region.tolist(),
@@ -323,8 +328,28 @@ def prototype_records(
             views=projection.views,
             seed=seed,
             collapsed=collapsed,
-            place=place_of(region, places),
+            place=place_of(region, found.get(index, places)),
             sources=tuple(train.name(source) for source in sources if source != NOTHING),
         )
         for number, (index, region, distance, collapsed, sources) in enumerate(rows)
     ]
+
+
+@torch.no_grad()
+def _places_in_sources(
+    network: DProtoNet, projection: Projection, train: ImageData, normalise: Normalise
+) -> dict[int, tuple[Place, ...]]:
+    """By source image the places of all regions where these follow the content; nothing where they do not."""
+    if not hasattr(network.encoder.regions, "boxes"):
+        return {}
+    was_training, device = network.training, network.head.weight.device
+    network.eval()
+    indices, found = projection.index.unique().tolist(), {}
+    for start in range(0, len(indices), 32):
+        block = indices[start : start + 32]
+        images = normalise(torch.stack([image_of(train, index) for index in block])).to(device)
+        boxes = network.encoder.boxes_in(network.encoder.feature_map(images))
+        assert boxes is not None
+        found |= {index: places_of(rows) for index, rows in zip(block, boxes, strict=True)}
+    network.train(was_training)
+    return found
