@@ -285,7 +285,7 @@ class Model(ModelHubMixin):
 
     @torch.no_grad()
     def looked(self, inputs: Tensor) -> tuple[Evidence, list[Sequence[Place] | None]]:
-        """Evidence of images (B, C, H, W), and in each the places of all regions; None where they have none."""
+        """Evidence of images (B, C, H, W), and in each the places of all regions, if they have some."""
         network = self.prototyped
         feature_map = network.encoder.feature_map(inputs)
         evidence = network.evidence_of(network.encoder.regions(feature_map))

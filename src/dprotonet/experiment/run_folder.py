@@ -344,7 +344,8 @@ def _places_in_sources(
         return {}
     was_training, device = network.training, network.head.weight.device
     network.eval()
-    indices, found = projection.index.unique().tolist(), {}
+    indices = projection.index.unique().tolist()
+    found: dict[int, tuple[Place, ...]] = {}
     for start in range(0, len(indices), 32):
         block = indices[start : start + 32]
         images = normalise(torch.stack([image_of(train, index) for index in block])).to(device)
