@@ -90,5 +90,5 @@ def _draw_row(canvas: Canvas, row: EvidenceRow, middle: int) -> None:
     left += THUMB + 20
     room = LEDGER.factors - FACTORS - left
     canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=room)
-    words = f"{row.part}, prototype #{row.prototype}" if row.part else f"prototype #{row.prototype}"
+    words = f"{row.part}, #{row.prototype}" if row.part else f"prototype #{row.prototype}"
     canvas.text((left, middle + 20), words, size=SMALL, colour=MUTED, width=room)
