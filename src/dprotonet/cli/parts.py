@@ -27,8 +27,8 @@ class PartsArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder; its prototypes must be places (--regions points, patches or parts)."""
     name: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A name for a prototype, as NUMBER=NAME, such as 12=beak; may be repeated. Looks at no images. With --regions
-    parts it is the name of the whole part."""
+    """A name for a prototype, as NUMBER=NAME, such as 12=beak; may be repeated. Looks at no images.
+    With --regions parts it is the name of the whole part."""
     class_name: Annotated[str | None, tyro.conf.arg(name="class")] = None
     """The class to draw (default: the first)."""
     images: int = 20
