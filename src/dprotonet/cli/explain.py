@@ -109,12 +109,13 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
 def show(found: Sequence[dict[str, Any]]) -> None:
     """For people: the prediction, what spoke for and against it, and where the sheet is."""
     from dprotonet.experiment.familiarity import warning_of
+    from dprotonet.figures.words import looks_like
 
     for item in found:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
         for row in item["rows"]:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
-            print(f"  looks like {name}: {row['contribution']:+.3f}")
+            print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}")
         if said := warning_of(item["distance"]):
             print(f"  {said}")
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")

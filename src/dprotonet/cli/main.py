@@ -29,6 +29,7 @@ COMMANDS = {
     "report": "write all about a run into one HTML file that works offline",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prototypes": "list a run's prototypes by class: how pure, how often they decide, duplicates",
+    "parts": "what part each prototype stands for: its place in many images, and names for it",
     "prune": "drop prototypes that are named, impure, or nearest to images of other classes",
     "familiarity": "set from when on `predict` warns that an image is like nothing the run knows",
     "export": "write a run as ONNX or for torch.export, with its evidence",

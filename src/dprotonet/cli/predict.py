@@ -92,7 +92,8 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
         for column in ("looks like", "from", "similarity", "× weight", "= points"):
             table.add_column(column, justify="left" if column in ("looks like", "from") else "right")
         for row in item.evidence[:top]:
-            name, source = escape(f"{row.class_name} #{row.prototype}"), escape(row.source)
+            part = row.part and f", {row.part}"
+            name, source = escape(f"{row.class_name} #{row.prototype}{part}"), escape(row.source)
             table.add_row(
                 name, source, f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"
             )

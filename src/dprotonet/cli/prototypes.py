@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +14,7 @@ from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
+    from dprotonet.experiment.model import Model
     from dprotonet.experiment.prototype_facts import PrototypeFacts
 
 
@@ -37,15 +38,16 @@ def main(words: list[str]) -> None:
     arguments = parsed(PrototypesArguments, words, command="prototypes")
     if arguments.nearest < 1:
         raise UserError(f"--nearest is {arguments.nearest}; at least one image has to be looked at")
-    facts = by_class(_facts(arguments))
+    model, found = _facts(arguments)
+    facts = by_class(found)
     if arguments.json:
         content: dict[str, Any] = {"run": str(arguments.run), "nearest": arguments.nearest}
         json.dump(
-            {**content, "prototypes": [item.to_json() for item in facts]}, sys.stdout, ensure_ascii=False
+            {**content, "prototypes": [_told(item, model) for item in facts]}, sys.stdout, ensure_ascii=False
         )
         print()
     else:
-        _show(facts, arguments)
+        _show(facts, model, arguments)
 
 
 def by_class(facts: "Iterable[PrototypeFacts]") -> "list[PrototypeFacts]":
@@ -53,7 +55,19 @@ def by_class(facts: "Iterable[PrototypeFacts]") -> "list[PrototypeFacts]":
     return sorted(facts, key=lambda item: (item.label, item.purity, item.fires, item.prototype))
 
 
-def _facts(arguments: PrototypesArguments) -> "Sequence[PrototypeFacts]":
+def _told(facts: "PrototypeFacts", model: "Model") -> dict[str, Any]:
+    """The facts, and where the prototype is from."""
+    record, name = model.prototypes[facts.prototype], model.part_names.get(facts.prototype)
+    return {
+        **facts.to_json(),
+        "source": record.source,
+        "sources": list(record.sources),
+        "place": None if record.place is None else asdict(record.place),
+        "part": None if name is None else name.name,
+    }
+
+
+def _facts(arguments: PrototypesArguments) -> "tuple[Model, Sequence[PrototypeFacts]]":
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.prototype_facts import stored_facts
@@ -65,7 +79,7 @@ def _facts(arguments: PrototypesArguments) -> "Sequence[PrototypeFacts]":
         scan = partial(reporter.advance, "scan")
         moved = arguments.data
         train = None if moved is None else splits_of_run(model, scan, moved_to=moved).train
-        return stored_facts(
+        return model, stored_facts(
             model,
             train,
             nearest=arguments.nearest,
@@ -74,7 +88,7 @@ def _facts(arguments: PrototypesArguments) -> "Sequence[PrototypeFacts]":
         )
 
 
-def _show(facts: "Sequence[PrototypeFacts]", arguments: PrototypesArguments) -> None:
+def _show(facts: "Sequence[PrototypeFacts]", model: "Model", arguments: PrototypesArguments) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -83,20 +97,32 @@ def _show(facts: "Sequence[PrototypeFacts]", arguments: PrototypesArguments) -> 
     for name in ("prototype", "purity", "fires", "weight"):
         table.add_column(name, justify="right")
     table.add_column("duplicates")
+    placed = any(record.place is not None for record in model.prototypes)
+    for name in ("place", "part") if placed else ():
+        table.add_column(name)
     shown = None
     for item in facts:
         if shown not in (None, item.label):
             table.add_section()
         name, shown = "" if shown == item.label else escape(item.class_name), item.label
         numbers = (str(item.prototype), f"{item.purity:.2f}", str(item.fires), f"{item.weight:.2f}")
-        table.add_row(name, *numbers, ", ".join(map(str, item.duplicates)))
+        where = [escape(word) for word in _whereabouts(item.prototype, model)] if placed else []
+        table.add_row(name, *numbers, ", ".join(map(str, item.duplicates)), *where)
     console = Console()
     console.print(table)
     console.print(
         f"purity: share of the {len(facts[0].nearest)} nearest training images (or as many as the class has, "
         "if fewer) that are of the class; "
         "fires: training images in which it says most for the predicted class; weight: to its class; "
-        "duplicates: prototypes that say the same. Drop some with `dprotonet prune --drop`.",
+        "duplicates: prototypes that say the same"
+        f"{'; place: how far across and down its training image' if placed else ''}. "
+        "Drop some with `dprotonet prune --drop`.",
         style="dim",
         highlight=False,
     )
+
+
+def _whereabouts(number: int, model: "Model") -> tuple[str, str]:
+    """Place and part of a prototype, as far as they are known."""
+    place, name = model.prototypes[number].place, model.part_names.get(number)
+    return "" if place is None else place.words, "" if name is None else name.name

@@ -4,7 +4,7 @@ The scores of all prototypes answer "why this class", "why not that one" and "wh
 switched off": each is a product of a few numbers. A black box has logits only.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dprotonet.experiment.image_like import ImageLike
 from dprotonet.experiment.model import EvidenceItem, Model
+from dprotonet.experiment.place import Place
 from dprotonet.network import BlackBox
 
 
@@ -23,6 +24,7 @@ class Answer:
     scores: Tensor
     region: Tensor
     plain: Tensor
+    places: Sequence[Place] | None = None  # of all regions in the image, where they have some
     distance: float | None = None  # from what the run knows, where it can tell
 
     @property
@@ -45,16 +47,7 @@ class Answer:
 
     def evidence(self, label: int, off: Collection[int] = ()) -> tuple[EvidenceItem, ...]:
         """What every prototype says for a class, the largest contribution first; those off say nothing."""
-        kept, weights = self._kept(off).tolist(), self._weight[label].tolist() if len(self.scores) else []
-        items = [
-            EvidenceItem(
-                record.prototype, record.class_name, record.source, score, weight, score * weight, region
-            )
-            for record, score, weight, region in zip(
-                self.model.prototypes, kept, weights, self.region.tolist(), strict=True
-            )
-        ]
-        return tuple(sorted(items, key=lambda item: -item.contribution))
+        return self.model.evidence(label, self._kept(off).tolist(), self.region.tolist(), self.places)
 
     @property
     def _weight(self) -> Tensor:
@@ -73,8 +66,8 @@ def answer(model: Model, image: ImageLike) -> Answer:
     if isinstance(model.network, BlackBox):
         nothing = torch.zeros(0, dtype=torch.float64)
         return Answer(model, nothing, nothing.long(), model.network(inputs)[0].cpu().double())
-    found = model.network.evidence(inputs)
+    found, (places,) = model.looked(inputs)
     scores, region, logits = found.scores[0].cpu(), found.region[0].cpu(), found.logits[0].cpu()
     known = model.familiarity
     distance = None if known is None else float(known.distance(found.distances)[0])
-    return Answer(model, scores.double(), region, logits.double(), distance)
+    return Answer(model, scores.double(), region, logits.double(), places, distance)

@@ -18,6 +18,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size
 from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+from dprotonet.experiment.pictures import boxed_place
 from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay
 from dprotonet.interpretation.base import Explanation
@@ -96,13 +97,15 @@ class ExplainedPrediction:
 
     def _drawn(self, row: ExplainedRow) -> ExplanationRow:
         return ExplanationRow(
-            self._blend(self.image, row.input),
-            self._blend(row.source_image, row.source),
+            boxed_place(self._blend(self.image, row.input), row.item.place),
+            boxed_place(self._blend(row.source_image, row.source), row.item.source_place),
             row.item.class_name,
             row.item.prototype,
             row.item.similarity,
             row.item.weight,
             row.item.contribution,
+            row.item.part,
+            row.item.place is not None,
         )
 
 

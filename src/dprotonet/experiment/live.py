@@ -45,7 +45,7 @@ def twin(model: Model) -> Model:
     copied = Model(
         copy.deepcopy(model.network), config=model.config, classes=model.classes, prototypes=model.prototypes
     )
-    copied.folder = model.folder
+    copied.folder, copied.part_names = model.folder, model.part_names
     return copied
 
 

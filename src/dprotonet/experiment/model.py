@@ -3,9 +3,10 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import torch
 from huggingface_hub import ModelHubMixin
@@ -19,9 +20,12 @@ from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.familiarity import Familiarity, keep_familiarity, stored_familiarity, warning_of
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
-from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder
+from dprotonet.experiment.part_names import PartName, read_part_names, write_part_names
+from dprotonet.experiment.place import Place, place_of, places_of, region_places
+from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.figures.prediction_html import PointsRow, prediction_html
-from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.figures.words import looks_like
+from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
 from dprotonet.training.checkpoint import load_weights
 
 if TYPE_CHECKING:
@@ -35,7 +39,10 @@ _LIKELY = 3  # classes named in a notebook
 
 @dataclass(frozen=True)
 class EvidenceItem:
-    """One prototype's part in a decision: similarity × weight = contribution to the class's logit."""
+    """One prototype's part in a decision: similarity × weight = contribution to the class's logit.
+
+    Where regions are places, `place` is where the image looks like it, `source_place` where it came from.
+    """
 
     prototype: int
     class_name: str
@@ -44,6 +51,51 @@ class EvidenceItem:
     weight: float
     contribution: float
     region: int
+    part: str = ""  # what people call its place, if that has a name
+    place: Place | None = None
+    source_place: Place | None = None
+
+    @property
+    def words(self) -> str:
+        """ "looks like", or with a named part "its beak looks like the beak of"."""
+        return looks_like(self.part)
+
+
+class Origin(Protocol):
+    """What evidence tells of a prototype."""
+
+    @property
+    def class_name(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def place(self) -> Place | None: ...
+
+
+def evidence_items(
+    origins: Sequence[Origin],
+    rows: Iterable[tuple[float, float, float, int]],
+    *,
+    places: Sequence[Place] | None,
+    parts: Mapping[int, str],
+) -> tuple[EvidenceItem, ...]:
+    """Evidence of every prototype, the largest contribution first.
+
+    A row is similarity, weight, contribution and region; `places` are those of regions in the image.
+    """
+    items = [
+        EvidenceItem(
+            number,
+            origin.class_name,
+            origin.source,
+            *row,
+            part=parts.get(number, ""),
+            place=place_of(row[3], places),
+            source_place=origin.place,
+        )
+        for number, (origin, row) in enumerate(zip(origins, rows, strict=True))
+    ]
+    return tuple(sorted(items, key=lambda item: -item.contribution))
 
 
 @dataclass(frozen=True)
@@ -71,7 +123,7 @@ class Prediction:
             probabilities=sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_LIKELY],
             rows=[
                 PointsRow(
-                    f"{item.class_name} #{item.prototype}",
+                    f"{item.class_name} #{item.prototype}{item.part and f', {item.part}'}",
                     item.source,
                     item.similarity,
                     item.weight,
@@ -125,6 +177,7 @@ class Model(ModelHubMixin):
         self.prototypes = tuple(prototypes)
         self.folder: Path | None = None
         self.familiarity: Familiarity | None = None  # from when on an image is strange to this model
+        self.part_names: dict[int, PartName] = {}  # by prototype, of those that have one
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, device: str | torch.device | None = None) -> "Model":
@@ -146,9 +199,21 @@ class Model(ModelHubMixin):
         if len(records) != (0 if isinstance(network, BlackBox) else len(network.prototypes.vectors)):
             raise UserError(f"{run.path}: prototypes.json and model.safetensors disagree; copy the run again")
         model = cls(on_device(network, device), config=config, classes=classes, prototypes=records)
+        model.prototypes = tuple(completed(records, model.places))
         model.folder = run.path
+        model.part_names = read_part_names(run.path, records)
         model.familiarity = stored_familiarity(run.path, network)
         return model
+
+    @cached_property
+    def places(self) -> tuple[Place, ...] | None:
+        """Where each region lies on any image; None where it is no place or the image decides."""
+        return None if isinstance(self.network, BlackBox) else region_places(self.network.encoder)
+
+    @property
+    def parts_follow(self) -> bool:
+        """Whether regions are parts, whose places are found in every image anew."""
+        return not isinstance(self.network, BlackBox) and hasattr(self.network.encoder.regions, "boxes")
 
     @property
     def prototyped(self) -> DProtoNet:
@@ -203,7 +268,7 @@ class Model(ModelHubMixin):
                 prediction_of(name_of(image), row, (), classes=self.classes)
                 for image, row in zip(images, rows, strict=True)
             ]
-        evidence = self.network.evidence(self.inputs(images))
+        evidence, places = self.looked(self.inputs(images))
         logits, scores, region = (
             evidence.logits.cpu().double(),
             evidence.scores.cpu().double(),
@@ -212,10 +277,22 @@ class Model(ModelHubMixin):
         far = self._strangeness(evidence.distances)
         found = []
         for row, image in enumerate(images):
-            items = self._evidence(int(logits[row].argmax()), scores[row], region[row])
+            label, where = int(logits[row].argmax()), region[row].tolist()
+            items = self.evidence(label, scores[row].tolist(), where, places[row])
             name = name_of(image)
             found.append(prediction_of(name, logits[row], items, classes=self.classes, distance=far[row]))
         return found
+
+    @torch.no_grad()
+    def looked(self, inputs: Tensor) -> tuple[Evidence, list[Sequence[Place] | None]]:
+        """Evidence of images (B, C, H, W), and in each the places of all regions, if they have some."""
+        network = self.prototyped
+        feature_map = network.encoder.feature_map(inputs)
+        evidence = network.evidence_of(network.encoder.regions(feature_map))
+        boxes = network.encoder.boxes_in(feature_map)
+        if boxes is None:
+            return evidence, [self.places] * len(inputs)
+        return evidence, [places_of(rows) for rows in boxes]
 
     def _strangeness(self, distances: Tensor) -> Sequence[float | None]:
         """How far each image of (B, P) is from what the run knows, where it has a threshold for that."""
@@ -242,18 +319,20 @@ class Model(ModelHubMixin):
         chosen = self.config.explaining.decoder if preset is None else preset
         return explain(self, several(images), top=top, preset=chosen, on_step=on_step)
 
-    def _evidence(self, label: int, scores: Tensor, region: Tensor) -> tuple[EvidenceItem, ...]:
-        """What every prototype says for a class, the largest contribution first."""
-        weights = self.network.head.weight[label].detach().cpu().double()
-        items = [
-            EvidenceItem(
-                record.prototype, record.class_name, record.source, score, weight, score * weight, where
-            )
-            for record, score, weight, where in zip(
-                self.prototypes, scores.tolist(), weights.tolist(), region.tolist(), strict=True
-            )
+    def evidence(
+        self, label: int, scores: Sequence[float], region: Sequence[int], places: Sequence[Place] | None
+    ) -> tuple[EvidenceItem, ...]:
+        """What every prototype says for a class, from its score (P,) and region (P,) in the image.
+
+        `places` are those of all regions in the image.
+        """
+        weights = self.network.head.weight[label].detach().cpu().double().tolist() if self.prototypes else []
+        rows = [
+            (score, weight, score * weight, where)
+            for score, weight, where in zip(scores, weights, region, strict=True)
         ]
-        return tuple(sorted(items, key=lambda item: -item.contribution))
+        said = {number: name.words for number, name in self.part_names.items()}
+        return evidence_items(self.prototypes, rows, places=places, parts=said)
 
     # ── huggingface_hub ──
 
@@ -264,6 +343,8 @@ class Model(ModelHubMixin):
         self._copy_sources(run.path)
         run.write_model(self.network, self.prototypes, self.classes)
         keep_familiarity(run.path, self.familiarity, self.network)
+        if self.part_names:
+            write_part_names(run.path, self.part_names, self.prototypes)
 
     def _copy_sources(self, target: Path) -> None:
         if self.folder is None or self.folder.resolve() == target.resolve():

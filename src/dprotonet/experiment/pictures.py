@@ -13,10 +13,13 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike
 from dprotonet.experiment.model import Model, Prediction
+from dprotonet.experiment.place import Place
 from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.figures import EvidenceRow, evidence_sheet, prototype_sheet, training_curve
-from dprotonet.figures.outline import Truth
+from dprotonet.figures import EvidenceRow, evidence_sheet, placed, prototype_sheet, training_curve
+from dprotonet.figures.outline import Truth, boxed
 from dprotonet.files import whole
+
+PLACED = "each picture: the place with a margin around it, and where it is in its training image"
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
@@ -54,15 +57,33 @@ def source_image(model: Model, prototype: int) -> Tensor:
     return read_image(model.folder / name, size=model.config.data.image_size)
 
 
+def place_picture(image: Tensor, place: Place | None, *, side: int = 256) -> Tensor:
+    """The place of an image (3, H, W) uint8, large, the whole in a corner; without one the image itself."""
+    if place is None:
+        return image
+    size = (image.shape[-2], image.shape[-1])
+    return placed(image, place.shown.box(*size), at=place.box(*size), side=side)
+
+
+def boxed_place(picture: Tensor, place: Place | None) -> Tensor:
+    """A picture (3, H, W) uint8 with its place boxed; as it is where there is none."""
+    return picture if place is None else boxed(picture, place.shown.box(*picture.shape[-2:]))
+
+
 def prototypes_picture(model: Model, *, max_classes: int = 40) -> Image.Image:
-    """One row a class: the images its prototypes came from, the weightiest first."""
+    """One row a class: the places its prototypes came from, or the whole images, the weightiest first."""
     owner = model.prototyped.prototype_class.cpu()
     weights = model.prototyped.head.weight.detach().cpu()[owner, torch.arange(len(owner))]
+    lies = any(record.place is not None for record in model.prototypes)
+    pairs = zip(source_images(model), model.prototypes, strict=True)
+    names = [model.part_names.get(record.prototype) for record in model.prototypes]
     return prototype_sheet(
-        source_images(model),
+        torch.stack([place_picture(image, record.place) for image, record in pairs]),
         prototype_class=owner.tolist(),
         classes=model.classes,
         weights=weights.tolist(),
+        captions=["" if name is None else name.words for name in names],
+        note=PLACED if lies else "",
         max_classes=max_classes,
     )
 
@@ -71,22 +92,24 @@ def evidence_picture(
     model: Model, image: ImageLike, prediction: Prediction, *, title: str = "", rows: int = 5
 ) -> Image.Image:
     """An image, what it was taken for, and the prototypes that decided, adding up to the logit."""
-    sources = source_images(model)
+    sources, pixels = source_images(model), model.pixels(image)
     shown = prediction.evidence[:rows]
     rest = prediction.logit - sum(item.contribution for item in shown)
     likely = sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])[:4]
     return evidence_sheet(
-        model.pixels(image),
+        pixels,
         title=title or prediction.name,
         probabilities=likely,
         rows=[
             EvidenceRow(
-                sources[item.prototype],
+                place_picture(sources[item.prototype], item.source_place),
                 item.class_name,
                 item.prototype,
                 item.similarity,
                 item.weight,
                 item.contribution,
+                None if item.place is None else place_picture(pixels, item.place),
+                item.part,
             )
             for item in shown
         ],

@@ -2,7 +2,8 @@
 
     config.toml  origins.json  environment.json  metrics.jsonl  model.safetensors  prototypes.json
     prototypes/*.png  familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)
-    explanations/, prototype_facts.json (once asked for)  cleaned.json (where prototypes were dropped)
+    explanations/, prototype_facts.json, part_names.json (once asked for)
+    cleaned.json (where prototypes were dropped)
 
 Every file is written under a temporary name and renamed. Reading one never runs code.
 """
@@ -14,7 +15,7 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,15 +27,19 @@ from torch import Tensor
 
 from dprotonet.config import Config, by_name, read_toml, to_tables
 from dprotonet.data.base import ImageData, image_of
+from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
+from dprotonet.experiment.place import Place, place_of, places_of, region_places
 from dprotonet.experiment.recipes import config_from
 from dprotonet.files import whole, write_text
+from dprotonet.inference.projection import NOTHING
 from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
 from dprotonet.training.push import Projection
 
 FORMAT = 1
 
+_LATER = ("place", "sources")  # fields that files of earlier versions lack
 _SOURCE = re.compile(r"prototypes/\d{6,}\.png")
 
 
@@ -42,7 +47,8 @@ _SOURCE = re.compile(r"prototypes/\d{6,}\.png")
 class PrototypeRecord:
     """Where a prototype came from. Its views are variants 0 … views-1 of the source, augmented by `seed`.
 
-    Without an `image` the source is unknown (`unknown_source`).
+    Without an `image` the source is unknown (`unknown_source`). Files of earlier versions have neither
+    `place` nor `sources`; `Model.load` fills them in.
     """
 
     prototype: int
@@ -55,6 +61,8 @@ class PrototypeRecord:
     views: int
     seed: int
     collapsed: bool  # lies on an earlier prototype of its class
+    place: Place | None = None  # of its region on the source; None where regions are no places
+    sources: tuple[str, ...] = ()  # names of all images it was mixed from, the source first
 
 
 @dataclass(frozen=True)
@@ -228,7 +236,11 @@ class RunFolder:
 
 
 def _digest(records: Sequence[PrototypeRecord]) -> str:
-    text = json.dumps([asdict(item) for item in records])
+    """Of all fields but empty ones that earlier versions did not have: their files keep their digests."""
+    known = [
+        {key: value for key, value in asdict(item).items() if value or key not in _LATER} for item in records
+    ]
+    text = json.dumps(known)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
@@ -242,11 +254,20 @@ def _checked_classes(classes: object) -> list[str]:
 
 def _checked_record(number: int, item: dict[str, Any], classes: Sequence[str]) -> PrototypeRecord:
     """A record whose picture lies where we put pictures: never a path that leads out of the folder."""
-    record = PrototypeRecord(**item)
+    place = item.get("place")
+    record = PrototypeRecord(
+        **{
+            **item,
+            "place": None if place is None else Place.from_json(place),
+            "sources": tuple(item.get("sources", ())),
+        }
+    )
     if not isinstance(record.image, str) or (record.image and not _SOURCE.fullmatch(record.image)):
         raise ValueError(f"prototype {number} names the picture {record.image!r}")
     if record.prototype != number or record.class_name not in classes or not isinstance(record.source, str):
         raise ValueError(f"prototype {number} is not in order")
+    if not all(isinstance(name, str) for name in record.sources):
+        raise ValueError(f"prototype {number} has sources without a name")
     return record
 
 
@@ -266,16 +287,33 @@ def unknown_source(prototype: int, class_name: str) -> PrototypeRecord:
     )
 
 
+def completed(records: Sequence[PrototypeRecord], places: Sequence[Place] | None) -> list[PrototypeRecord]:
+    """Records of an earlier version with the place of their region and their source as the only one."""
+    return [
+        replace(
+            item,
+            place=item.place or place_of(item.region, places),
+            sources=item.sources or ((item.source,) if item.image else ()),
+        )
+        for item in records
+    ]
+
+
 def prototype_records(
-    network: DProtoNet, projection: Projection, train: ImageData, *, seed: int
+    network: DProtoNet, projection: Projection, train: ImageData, *, seed: int, normalise: Normalise
 ) -> list[PrototypeRecord]:
-    """Provenance of every prototype, with names instead of numbers."""
-    owner = network.prototype_class.tolist()
+    """Provenance of every prototype, with names and places instead of numbers.
+
+    `normalise` makes images what the network takes: where parts follow the content they are looked for.
+    """
+    owner, places = network.prototype_class.tolist(), region_places(network.encoder)
+    found = _places_in_sources(network, projection, train, normalise)
     rows = zip(
         projection.index.tolist(),
         projection.region.tolist(),
         projection.distances.tolist(),
         projection.collapsed.tolist(),
+        projection.sources.tolist(),
         strict=True,
     )
     return [
@@ -290,6 +328,29 @@ def prototype_records(
             views=projection.views,
             seed=seed,
             collapsed=collapsed,
+            place=place_of(region, found.get(index, places)),
+            sources=tuple(train.name(source) for source in sources if source != NOTHING),
         )
-        for number, (index, region, distance, collapsed) in enumerate(rows)
+        for number, (index, region, distance, collapsed, sources) in enumerate(rows)
     ]
+
+
+@torch.no_grad()
+def _places_in_sources(
+    network: DProtoNet, projection: Projection, train: ImageData, normalise: Normalise
+) -> dict[int, tuple[Place, ...]]:
+    """By source image the places of all regions where these follow the content; nothing where they do not."""
+    if not hasattr(network.encoder.regions, "boxes"):
+        return {}
+    was_training, device = network.training, network.head.weight.device
+    network.eval()
+    indices = projection.index.unique().tolist()
+    found: dict[int, tuple[Place, ...]] = {}
+    for start in range(0, len(indices), 32):
+        block = indices[start : start + 32]
+        images = normalise(torch.stack([image_of(train, index) for index in block])).to(device)
+        boxes = network.encoder.boxes_in(network.encoder.feature_map(images))
+        assert boxes is not None
+        found |= {index: places_of(rows) for index, rows in zip(block, boxes, strict=True)}
+    network.train(was_training)
+    return found

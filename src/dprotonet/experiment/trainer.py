@@ -318,7 +318,10 @@ class _Writer:
         if not isinstance(self.network, BlackBox):
             assert self.engine.projection is not None
             seed = self.trainer.config.data.data_seed
-            records = prototype_records(self.network, self.engine.projection, self.train, seed=seed)
+            normalise = build_normalise(self.network.encoder.backbone, self.trainer.config.network.channels)
+            records = prototype_records(
+                self.network, self.engine.projection, self.train, seed=seed, normalise=normalise
+            )
         self.folder.keep(self.network, records, train=self.train)
         self._calibrate()
 

@@ -92,6 +92,8 @@ def without(model: Model, off: Collection[int]) -> Model:
     smaller = DProtoNet(network.encoder, parts.prototypes, parts.head)
     made = Model(smaller, config=model.config, classes=model.classes, prototypes=records)
     made.folder = model.folder
+    names = model.part_names
+    made.part_names = {new: names[number] for new, number in enumerate(old) if number in names}
     return made
 
 

@@ -1,8 +1,8 @@
 """Tensors in, pictures out: what the network learned and why it decided, drawn for people.
 
 Every public name takes tensors and plain numbers and gives a `PIL.Image` (`overlay`, `heatmap_blend`,
-`masked_image`, `binary_image` and `outlined` give a tensor again). Nothing here opens or saves a picture, and
-nothing here knows a network; matplotlib is imported only when something is drawn.
+`masked_image`, `binary_image`, `outlined`, `cropped` and `placed` give a tensor again). Nothing here opens or
+saves a picture, and nothing here knows a network; matplotlib is imported only when something is drawn.
 """
 
 from dprotonet.figures.canvas import picture
@@ -18,6 +18,8 @@ from dprotonet.figures.network_curves import AccuracyCurve, network_curves
 from dprotonet.figures.outline import outlined
 from dprotonet.figures.overlap_sweep import overlap_sweep
 from dprotonet.figures.overlay import binary_image, contact_sheet, heatmap_blend, masked_image, overlay
+from dprotonet.figures.part_sheet import PartRow, part_sheet
+from dprotonet.figures.placed import cropped, placed
 from dprotonet.figures.prototype_sheet import prototype_sheet
 from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
 from dprotonet.figures.style import HEAT
@@ -29,10 +31,12 @@ __all__ = [
     "DecisionRegion",
     "EvidenceRow",
     "ExplanationRow",
+    "PartRow",
     "binary_image",
     "comparison_grid",
     "confusion_figure",
     "contact_sheet",
+    "cropped",
     "decision_regions_sheet",
     "evidence_sheet",
     "explanation_sheet",
@@ -45,7 +49,9 @@ __all__ = [
     "outlined",
     "overlap_sweep",
     "overlay",
+    "part_sheet",
     "picture",
+    "placed",
     "prototype_sheet",
     "saliency_sheet",
     "stack",

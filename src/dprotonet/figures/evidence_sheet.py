@@ -14,8 +14,9 @@ from torch import Tensor
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, TOP, Decision
 from dprotonet.figures.ledger import FACTORS, Ledger
-from dprotonet.figures.style import BODY, MARGIN, MUTED, PAPER, SMALL
+from dprotonet.figures.style import BODY, MARGIN, MUTED, PAPER, SMALL, TITLE
 
+LIKE = 44  # room for the sign between two pictures
 THUMB, ROW = 92, 112  # edge of a prototype's picture, and height of its row
 LEDGER = Ledger(left=LEFT, factors=LEFT + 588, top=TOP, row=ROW, numbers=ROW // 2)
 
@@ -30,6 +31,8 @@ class EvidenceRow:
     similarity: float
     weight: float
     contribution: float
+    place: Tensor | None = None  # (3, H, W) uint8, the place of the input that looks like it, if that is one
+    part: str = ""  # what people call the part, if it has a name
 
 
 def evidence_sheet(
@@ -55,7 +58,9 @@ def evidence_sheet(
     decision.draw(canvas, image)
     LEDGER.draw(canvas, decision)
     if rows:
-        canvas.text((LEFT, TOP + 14), "the image looks like", size=SMALL, colour=MUTED)
+        placed = any(row.place is not None for row in rows)
+        head = "this place looks like a training image's" if placed else "the image looks like"
+        canvas.text((LEFT, TOP + 14), head, size=SMALL, colour=MUTED)
     for row, top in zip(rows, LEDGER.tops(len(rows)), strict=False):
         _draw_row(canvas, row, top + ROW // 2)
     return canvas.image
@@ -76,9 +81,14 @@ def stack(images: Sequence[Image.Image]) -> Image.Image:
 
 
 def _draw_row(canvas: Canvas, row: EvidenceRow, middle: int) -> None:
-    canvas.picture((LEFT, middle - THUMB // 2), row.source, THUMB)
-    left = LEFT + THUMB + 20
-    canvas.text(
-        (left, middle - 4), row.class_name, size=BODY, bold=True, width=LEDGER.factors - FACTORS - left
-    )
-    canvas.text((left, middle + 20), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)
+    left = LEFT
+    if row.place is not None:
+        canvas.picture((left, middle - THUMB // 2), row.place, THUMB)
+        left += THUMB + LIKE
+        canvas.text((left - LIKE // 2, middle), "≈", size=TITLE, colour=MUTED, anchor="mm")
+    canvas.picture((left, middle - THUMB // 2), row.source, THUMB)
+    left += THUMB + 20
+    room = LEDGER.factors - FACTORS - left
+    canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=room)
+    words = f"{row.part}, #{row.prototype}" if row.part else f"prototype #{row.prototype}"
+    canvas.text((left, middle + 20), words, size=SMALL, colour=MUTED, width=room)

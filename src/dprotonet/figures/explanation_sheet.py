@@ -16,14 +16,18 @@ from dprotonet.figures.decision import LEFT, PICTURE, TOP, Decision
 from dprotonet.figures.ledger import FACTORS, Ledger
 from dprotonet.figures.overlay import draw_key
 from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, font, wrapped
+from dprotonet.figures.words import looks_like
 
 THUMB, ROW = 168, 190  # edge of a picture, and height of its row
 WORDS = 124  # room for "looks like" between the two pictures
 SOURCE = LEFT + THUMB + WORDS  # where the prototype's picture begins
 NAME = SOURCE + THUMB + 28  # where its class name begins
 NUMBERS = ROW // 2 + 30  # the numbers stand beneath the class name
+NOTE = 28  # height of a line beneath it
 KEY = 56  # room for the colour key beneath the probabilities
 LEDGER = Ledger(left=LEFT, factors=NAME + FACTORS, top=TOP, row=ROW, numbers=NUMBERS, width=400)
+
+BOXED = "box: the place, with a margin around it"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,10 @@ class ExplanationRow:
     similarity: float
     weight: float
     contribution: float
+    part: str = ""
+    """What people call the part, if it has a name."""
+    boxed: bool = False
+    """Whether a box on the pictures marks its place."""
 
 
 def explanation_sheet(
@@ -58,10 +66,12 @@ def explanation_sheet(
     do not add up are refused. A `notice` stands in amber beneath the predicted class.
     """
     decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
-    bottom = max(decision.bottom + KEY, LEDGER.bottom(len(rows)))
+    note = BOXED if any(row.boxed for row in rows) else ""
+    bottom = max(decision.bottom + (KEY + NOTE if note else KEY), LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)
     draw_key(canvas, (MARGIN, decision.bottom + KEY // 2), PICTURE)
+    canvas.text((MARGIN, decision.bottom + KEY + 6), note, size=SMALL, colour=MUTED, width=PICTURE)
     LEDGER.draw(canvas, decision)
     if rows:
         _draw_heads(canvas)
@@ -79,8 +89,16 @@ def _draw_row(canvas: Canvas, row: ExplanationRow, top: int) -> None:
     middle = top + ROW // 2
     for left, shown in ((LEFT, row.input_overlay), (SOURCE, row.source_overlay)):
         canvas.picture((left, middle - THUMB // 2), shown, THUMB)
-    canvas.text((LEFT + THUMB + WORDS // 2, middle), "looks like", anchor="mm")
+    _draw_between(canvas, looks_like(row.part), middle)
     names = wrapped(row.class_name, LEDGER.points - NAME, font(BODY, bold=True), lines=2)
     for place, name in enumerate(names):
         canvas.text((NAME, middle - 12 - 24 * (len(names) - place)), name, bold=True)
     canvas.text((NAME, middle - 10), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)
+
+
+def _draw_between(canvas: Canvas, words: str, middle: int) -> None:
+    """What stands between the two pictures, on as many lines as it needs."""
+    lines = wrapped(words, WORDS - 12, font(BODY), lines=5)
+    for place, line in enumerate(lines):
+        height = middle + 24 * (place - (len(lines) - 1) / 2)
+        canvas.text((LEFT + THUMB + WORDS // 2, height), line, anchor="mm")

@@ -1,8 +1,8 @@
 """What the network learned: every class with the training images that became its prototypes.
 
-One row a class, its strongest prototype first. The sheet shows source images whole, and where a spotlight is
-given it fades what lies outside; deciding which image a prototype came from, and where, is left to projection
-and interpretation.
+One row a class, its strongest prototype first. The sheet shows the pictures it is given, source images or
+places of them, and where a spotlight is given it fades what lies outside; deciding which image a prototype
+came from, and where, is left to projection and interpretation.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,13 @@ def prototype_sheet(
     weights: Sequence[float] | None = None,
     captions: Sequence[str] | None = None,
     spotlights: Tensor | None = None,
+    note: str = "",
     max_classes: int = 40,
 ) -> Image.Image:
     """A sheet of all prototypes; `sources` (P, 3, H, W) uint8, `spotlights` (P, H, W) in [0, 1].
 
     `weights` are those of the prototypes in the head for their own class: they sort each row, greatest first.
-    Only the first `max_classes` classes are drawn, and the footer says so.
+    A `note` says what the pictures are. Only the first `max_classes` classes are drawn; the footer says so.
     """
     if max_classes < 1:
         raise ValueError(f"max_classes must be at least 1, not {max_classes}")
@@ -66,7 +67,7 @@ def prototype_sheet(
         notes = ["" if captions is None else captions[at] for at in indices]
         labels = [f"#{at}" for at in indices]
         rows.append((name, [Tile(*parts) for parts in zip(lit, labels, numbers, notes, strict=True)]))
-    return _drawn(rows, footer=_footer(rows, len(classes)), weighted=weights is not None)
+    return _drawn(rows, footer=_footer(rows, len(classes)), weighted=weights is not None, note=note)
 
 
 def spotlit(image: Tensor, spotlight: Tensor) -> Tensor:
@@ -111,7 +112,7 @@ def _footer(rows: Sequence[tuple[str, list[Tile]]], total: int) -> str:
     return f"{extent} · {prototypes} {'prototype' if prototypes == 1 else 'prototypes'}"
 
 
-def _drawn(rows: Sequence[tuple[str, list[Tile]]], *, footer: str, weighted: bool) -> Image.Image:
+def _drawn(rows: Sequence[tuple[str, list[Tile]]], *, footer: str, weighted: bool, note: str) -> Image.Image:
     columns = min(COLUMNS, max((len(tiles) for _, tiles in rows), default=1))
     columns = max(columns, 4)  # room for the header
     height = HEADER + sum(_height(tiles) + SPACE for _, tiles in rows) + FOOTER
@@ -119,8 +120,10 @@ def _drawn(rows: Sequence[tuple[str, list[Tile]]], *, footer: str, weighted: boo
     canvas = Canvas(2 * MARGIN + width, MARGIN + height)
     canvas.text((MARGIN, MARGIN + 24), "Prototypes", size=TITLE, bold=True)
     if weighted:
-        note = "at the right beneath each: its weight for its own class, greatest first"
-        canvas.text((MARGIN + NAME, MARGIN + 24), note, size=SMALL, colour=MUTED, width=width - NAME)
+        order = "at the right beneath each: its weight for its own class, greatest first"
+        canvas.text((MARGIN + NAME, MARGIN + 24), order, size=SMALL, colour=MUTED, width=width - NAME)
+    if note:
+        canvas.text((MARGIN + NAME, MARGIN + 24 - LINE), note, size=SMALL, colour=MUTED, width=width - NAME)
     top = MARGIN + HEADER
     for name, tiles in rows:
         canvas.rule((MARGIN, top - SPACE // 2), (MARGIN + width, top - SPACE // 2))

@@ -1,6 +1,7 @@
 """A title, a caption and perhaps a notice beneath it, broken into lines that fit their column.
 
-Long sentences are wrapped; a single long word is likely the name of a file, and keeps its end.
+Also what evidence says of a part that has a name. Long sentences are wrapped; a single long word is likely
+the name of a file, and keeps its end.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,16 @@ from dprotonet.figures.style import BODY, MUTED, SMALL, fitted, font, wrapped
 MOST_TITLE, MOST_CAPTION = 3, 4  # lines
 NOTICE = 8  # pixels between the caption and the notice
 ENDING = 9  # characters of a file name that are kept: "00017.jpg"
+
+
+LETTERED = "part "  # how a part is called that has a letter for a name
+
+
+def looks_like(part: str) -> str:
+    """What stands between an image and a prototype: "its beak looks like the beak of"."""
+    if not part:
+        return "looks like"
+    return f"its {part} looks like {part if part.startswith(LETTERED) else f'the {part}'} of"
 
 
 @dataclass(frozen=True)

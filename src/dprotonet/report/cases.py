@@ -13,6 +13,7 @@ from dprotonet.data.base import ImageData
 from dprotonet.experiment.class_evidence import ClassEvidence, class_evidence
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+from dprotonet.experiment.pictures import boxed_place, place_picture
 from dprotonet.figures import overlay
 from dprotonet.figures.style import sentence
 from dprotonet.report.content import Argument, Case, EvidenceRow, Likely, Picture
@@ -109,23 +110,34 @@ def _argument(
 
 
 def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> EvidenceRow:
-    place = places.images.get((item.index, entry.prototype))
     origin = places.sources.get(entry.prototype)
     where = "" if origin is None else f", coloured: the prototype lies {whereabouts(origin)}"
     told = f"Training image {entry.source} of {entry.class_name}{where}."
+    drawn = (
+        place_picture(source, entry.source_place)
+        if origin is None
+        else boxed_place(overlay(source, origin), entry.source_place)
+    )
     return EvidenceRow(
         prototype=entry.prototype,
         class_name=entry.class_name,
         source=entry.source,
-        place=None if place is None else _placed(item, place),
-        source_picture=embedded(source if origin is None else overlay(source, origin), told, longest=ROW),
-        source_placed=origin is not None,
+        place=_placed(item, entry, places.images.get((item.index, entry.prototype))),
+        source_picture=embedded(drawn, told, longest=ROW),
+        source_placed=origin is not None or entry.source_place is not None,
         similarity=entry.similarity,
         weight=entry.weight,
         points=entry.contribution,
+        like=entry.words,
     )
 
 
-def _placed(item: Studied, place: Tensor) -> Picture:
-    alt = f"This image, coloured: the resemblance lies {whereabouts(place)}."
-    return embedded(overlay(item.image, place), alt, longest=ROW)
+def _placed(item: Studied, entry: EvidenceItem, heatmap: Tensor | None) -> Picture | None:
+    """Where the image looks like the prototype: its heatmap, else the place itself, if it has one."""
+    if heatmap is None and entry.place is None:
+        return None
+    if heatmap is None:
+        alt = "The place of this image that looks like the prototype, large."
+        return embedded(place_picture(item.image, entry.place), alt, longest=ROW)
+    alt = f"This image, coloured: the resemblance lies {whereabouts(heatmap)}."
+    return embedded(boxed_place(overlay(item.image, heatmap), entry.place), alt, longest=ROW)

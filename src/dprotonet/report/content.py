@@ -111,6 +111,8 @@ class PrototypeCard:
     fires: int | None
     fires_share: float | None
     twins: tuple[int, ...]
+    part: str = ""  # what people call the part it stands for
+    sources: int = 1  # so many training images it was mixed from
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,10 @@ class ClassCards:
 
 @dataclass(frozen=True)
 class EvidenceRow:
-    """This region looks like that region: similarity × weight = points. A place may be unknown."""
+    """This region looks like that region: similarity × weight = points. A place may be unknown.
+
+    `like` is what stands between the two: "looks like", or "its beak looks like the beak of".
+    """
 
     prototype: int
     class_name: str
@@ -134,6 +139,7 @@ class EvidenceRow:
     similarity: float
     weight: float
     points: float
+    like: str = "looks like"
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor
 
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.part_names import PartName
+from dprotonet.experiment.pictures import boxed_place, place_picture
+from dprotonet.experiment.place import Place
 from dprotonet.experiment.prototype_facts import PrototypeFacts
 from dprotonet.experiment.run_folder import PrototypeRecord
 from dprotonet.figures import overlay
@@ -29,6 +32,7 @@ def class_cards(
             record,
             weights[number],
             _pictures(record, sources[number], heatmaps.get(number), edge),
+            model.part_names.get(number),
             None if facts is None else facts[number],
             fired,
         )
@@ -47,11 +51,20 @@ def _weightiest_first(cards: Sequence[PrototypeCard], numbers: Sequence[int]) ->
 def _pictures(
     record: PrototypeRecord, source: Tensor, heatmap: Tensor | None, edge: int
 ) -> tuple[Picture, Picture | None]:
-    plain = embedded(source, f"Training image {record.source} of {record.class_name}.", longest=edge)
+    told = f"Training image {record.source} of {record.class_name}"
+    where = "" if record.place is None else f", the place {_named_place(record.place)} large"
+    plain = embedded(place_picture(source, record.place), f"{told}{where}.", longest=edge)
     if heatmap is None:
         return plain, None
     alt = f"The same image, coloured: the prototype lies {whereabouts(heatmap)}."
-    return plain, embedded(overlay(source, heatmap), alt, longest=edge)
+    return plain, embedded(boxed_place(overlay(source, heatmap), record.place), alt, longest=edge)
+
+
+def _named_place(place: Place) -> str:
+    spot = torch.zeros(30, 30)
+    left, top, right, bottom = place.box(30, 30)
+    spot[top:bottom, left:right] = 1
+    return whereabouts(spot)
 
 
 def whereabouts(heatmap: Tensor) -> str:
@@ -71,6 +84,7 @@ def _card(
     record: PrototypeRecord,
     weight: float,
     pictures: tuple[Picture, Picture | None],
+    name: PartName | None,
     facts: PrototypeFacts | None,
     fired: int,
 ) -> PrototypeCard:
@@ -85,4 +99,6 @@ def _card(
         fires=None if facts is None else facts.fires,
         fires_share=None if facts is None or not fired else facts.fires / fired,
         twins=() if facts is None else facts.duplicates,
+        part="" if name is None else name.words,
+        sources=max(1, len(record.sources)),
     )

@@ -1,9 +1,11 @@
 """What the service found, in the words of the API."""
 
 import math
+from dataclasses import asdict
 
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.model import EvidenceItem
+from dprotonet.experiment.place import Place
 from dprotonet.figures.style import sentence
 from dprotonet.web import schemas
 from dprotonet.web.job import Job
@@ -66,11 +68,19 @@ def _probabilities(service: Service, shares: list[float]) -> list[schemas.Probab
     ]
 
 
+def _box(place: Place | None) -> schemas.PlaceBox | None:
+    return None if place is None else schemas.PlaceBox(**asdict(place.shown))
+
+
 def _row(item: EvidenceItem) -> schemas.EvidenceRow:
     return schemas.EvidenceRow(
         prototype=item.prototype,
         class_name=item.class_name,
         source=item.source,
+        part=item.part,
+        like=item.words,
+        place=_box(item.place),
+        source_place=_box(item.source_place),
         similarity=item.similarity,
         weight=item.weight,
         points=item.contribution,

@@ -1,6 +1,7 @@
 """The run itself over HTTP: what it is, its prototypes, and what if some were switched off."""
 
 import asyncio
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
@@ -41,6 +42,20 @@ async def prototype_picture(prototype: Number, service: Served) -> Response:
     """The training image that a prototype was taken from."""
     data = await asyncio.wrap_future(service.source_picture(prototype))
     return Response(data, media_type=PNG, headers={"Cache-Control": "private, max-age=3600"})
+
+
+@router.get("/prototypes/{prototype}/place", response_class=Response, responses=picture_response(PNG))
+async def prototype_place(prototype: Number, service: Served) -> Response:
+    """A prototype's place, large, its training image in a corner; the whole image where it has no place."""
+    data = await asyncio.wrap_future(service.source_place(prototype))
+    return Response(data, media_type=PNG, headers={"Cache-Control": "private, max-age=3600"})
+
+
+@router.post("/prototypes/{prototype}/name")
+async def name_part(prototype: Number, wanted: schemas.NameWanted, service: Served) -> schemas.PartNamed:
+    """Give the part that a prototype stands for a name; it is kept in the run folder."""
+    said = await asyncio.wrap_future(service.name_part(prototype, wanted.name))
+    return schemas.PartNamed(prototype=prototype, part=said)
 
 
 @router.get("/prototypes")
@@ -93,7 +108,7 @@ def _item(facts: PrototypeFacts, service: Service) -> schemas.PrototypeItem:
         prototype=facts.prototype,
         label=facts.label,
         class_name=facts.class_name,
-        source=service.model.prototypes[facts.prototype].source,
+        **_origin(service, facts.prototype),
         weight=facts.weight,
         purity=facts.purity,
         among=facts.among,
@@ -103,6 +118,17 @@ def _item(facts: PrototypeFacts, service: Service) -> schemas.PrototypeItem:
     )
 
 
+def _origin(service: Service, prototype: int) -> dict[str, Any]:
+    """Where a prototype is from, and what its part is called."""
+    record, name = service.model.prototypes[prototype], service.model.part_names.get(prototype)
+    return {
+        "source": record.source,
+        "sources": list(record.sources),
+        "part": "" if name is None else name.words,
+        "placed": record.place is not None,
+    }
+
+
 def _plain_items(service: Service) -> list[schemas.PrototypeItem]:
     classes, weight = service.model.classes, service.model.network.head.weight.detach().cpu()
     return [
@@ -110,7 +136,7 @@ def _plain_items(service: Service) -> list[schemas.PrototypeItem]:
             prototype=record.prototype,
             label=classes.index(record.class_name),
             class_name=record.class_name,
-            source=record.source,
+            **_origin(service, record.prototype),
             weight=float(weight[classes.index(record.class_name), record.prototype]),
         )
         for record in service.model.prototypes

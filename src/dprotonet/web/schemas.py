@@ -50,12 +50,27 @@ class Probability(BaseModel):
     probability: float
 
 
+class PlaceBox(BaseModel):
+    """A place on an image, as shares of its height (top, height) and width (left, width)."""
+
+    top: float
+    left: float
+    height: float
+    width: float
+
+
 class EvidenceRow(BaseModel):
     """One prototype: similarity × weight = points."""
 
     prototype: int
     class_name: str = Field(description="the class the prototype belongs to")
     source: str = Field(description="the training image it was taken from")
+    part: str = Field(default="", description="what people call the part it stands for")
+    like: str = Field(default="looks like", description="what stands between the image and the source")
+    place: PlaceBox | None = Field(
+        default=None, description="where the image looks like it, with a margin; null where regions are masks"
+    )
+    source_place: PlaceBox | None = Field(default=None, description="where it lies in its source, likewise")
     similarity: float
     weight: float
     points: float
@@ -140,6 +155,9 @@ class PrototypeItem(BaseModel):
     label: int
     class_name: str
     source: str
+    sources: list[str] = Field(default=[], description="all training images it was mixed from")
+    part: str = Field(default="", description="what people call the part it stands for")
+    placed: bool = Field(default=False, description="whether it is a place: /place shows that large")
     weight: float
     purity: float | None = Field(
         default=None, description="share of its `among` nearest images that are of its class"
@@ -150,6 +168,17 @@ class PrototypeItem(BaseModel):
     fires: int | None = Field(default=None, description="training images it is the main reason for")
     duplicates: list[int] = []
     nearest: list[NearImage] = []
+
+
+class NameWanted(Strict):
+    """What to call the part that a prototype stands for."""
+
+    name: Annotated[str, Field(max_length=200)]
+
+
+class PartNamed(BaseModel):
+    prototype: int
+    part: str
 
 
 class PrototypeList(BaseModel):

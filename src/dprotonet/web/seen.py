@@ -13,6 +13,7 @@ from torch import Tensor
 from dprotonet.experiment.answer import Answer
 from dprotonet.experiment.explain import ExplainedRow, Explanation
 from dprotonet.experiment.model import EvidenceItem
+from dprotonet.experiment.pictures import boxed_place
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay, picture
 from dprotonet.web.store import Store
 
@@ -88,13 +89,15 @@ class Seen:
 
     def _drawn(self, item: EvidenceItem, place: Place) -> ExplanationRow:
         return ExplanationRow(
-            overlay(self.pixels, place.image.heatmap.float()),
-            overlay(place.source_image, place.source.heatmap.float()),
+            boxed_place(overlay(self.pixels, place.image.heatmap.float()), item.place),
+            boxed_place(overlay(place.source_image, place.source.heatmap.float()), item.source_place),
             item.class_name,
             item.prototype,
             item.similarity,
             item.weight,
             item.contribution,
+            item.part,
+            item.place is not None,
         )
 
 

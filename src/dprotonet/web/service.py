@@ -18,7 +18,8 @@ from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.answer import answer
 from dprotonet.experiment.live import available_methods, twin
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.pictures import source_image
+from dprotonet.experiment.parts import name_parts
+from dprotonet.experiment.pictures import place_picture, source_image
 from dprotonet.experiment.received import Limits, received_image
 from dprotonet.web.explaining import Explaining
 from dprotonet.web.job import Job
@@ -139,6 +140,22 @@ class Service:
         """The source image of a prototype, PNG."""
         (number,) = self.prototypes([prototype])
         return self.reading.submit(lambda: png(source_image(self.model, number)))
+
+    def source_place(self, prototype: int) -> "Future[bytes]":
+        """The place of a prototype in its source, large, PNG."""
+        (number,) = self.prototypes([prototype])
+        place = self.model.prototypes[number].place
+        return self.reading.submit(lambda: png(place_picture(source_image(self.model, number), place)))
+
+    def name_part(self, prototype: int, name: str) -> "Future[str]":
+        """What a prototype's part is called from now on, kept in the run folder."""
+        (number,) = self.prototypes([prototype])
+
+        def task() -> str:
+            name_parts(self.model, {number: name})
+            return self.model.part_names[number].words
+
+        return self.answering.submit(task)
 
     def place(self, seen: Seen, prototype: int) -> Place:
         """Where a prototype is seen in the image, once that is known."""

@@ -39,6 +39,13 @@ class Parts(nn.Module):
         """Everywhere: where a part is, is decided by the image, see `maps`."""
         return torch.ones(self.count, *self.size)
 
+    def boxes(self, feature_map: Tensor) -> Tensor:
+        """Where each part is most, one place of the map: top, left, height, width (B, K, 4) as shares."""
+        height, width = feature_map.shape[-2:]
+        most = self.maps(feature_map).flatten(2).argmax(dim=-1).double()
+        top, left = (most / width).floor() / height, (most % width) / width
+        return torch.stack([top, left, torch.full_like(top, 1 / height), torch.full_like(top, 1 / width)], -1)
+
     def forward(self, feature_map: Tensor) -> Tensor:
         if feature_map.shape[1] != self.dimension + self.count:
             raise ValueError(

@@ -14,6 +14,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.export.deployed import Deployed
 from dprotonet.experiment.familiarity import Familiarity
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.place import Place
 
 KEY = "dprotonet"
 FORMAT = 1
@@ -21,10 +22,13 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class PrototypeName:
-    """A prototype's class and the training image it came from."""
+    """A prototype's class, the training image it came from, its place there, and what its part is called."""
 
     class_name: str
     source: str
+    place: Place | None = None
+    sources: tuple[str, ...] = ()
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Card:
     outputs: tuple[str, ...]
     prototypes: tuple[PrototypeName, ...]
     familiarity: Familiarity | None
+    places: tuple[Place, ...] = ()  # of the regions that `region` counts; none where they have none
     version: str = __version__
     input: str = "images: float32 (batch, 3, size, size), RGB in [0, 1], squashed to the square"
 
@@ -53,8 +58,9 @@ class Card:
             mean=tuple(deployed.mean.flatten().tolist()),
             std=tuple(deployed.std.flatten().tolist()),
             outputs=deployed.outputs,
-            prototypes=tuple(PrototypeName(item.class_name, item.source) for item in model.prototypes),
+            prototypes=tuple(_prototype(model, number) for number in range(len(model.prototypes))),
             familiarity=model.familiarity,
+            places=model.places or (),
         )
 
     def to_json(self) -> str:
@@ -72,19 +78,32 @@ class Card:
             raise UserError(f"{where} was not exported by this version ({error}); export it again") from None
 
 
+def _prototype(model: Model, number: int) -> PrototypeName:
+    record, name = model.prototypes[number], model.part_names.get(number)
+    part = "" if name is None else name.words
+    return PrototypeName(record.class_name, record.source, record.place, record.sources, part)
+
+
 def _typed(content: dict[str, Any]) -> dict[str, Any]:
     names = ("classes", "mean", "std", "outputs")
     return {
         **content,
         **{name: tuple(content[name]) for name in names},
-        "prototypes": tuple(PrototypeName(**item) for item in content["prototypes"]),
+        "prototypes": tuple(_typed_prototype(item) for item in content["prototypes"]),
+        "places": tuple(map(Place.from_json, content.get("places", ()))),
         "familiarity": Familiarity(**content["familiarity"]) if content["familiarity"] else None,
     }
 
 
+def _typed_prototype(item: dict[str, Any]) -> PrototypeName:
+    place = item.get("place")
+    known = {"place": None if place is None else Place.from_json(place)}
+    return PrototypeName(**{**item, **known, "sources": tuple(item.get("sources", ()))})
+
+
 def _checked(card: Card) -> Card:
     words = [*card.classes, *card.outputs, *(item.class_name for item in card.prototypes)]
-    words += [item.source for item in card.prototypes]
+    words += [word for item in card.prototypes for word in (item.source, item.part, *item.sources)]
     if not all(isinstance(word, str) for word in words) or len(card.classes) < 2:
         raise ValueError("classes, outputs and prototypes must be named")
     if card.channels not in (1, 3) or len(card.mean) != card.channels or len(card.std) != card.channels:

@@ -22,7 +22,7 @@ from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.extra import import_onnx_extra
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size, name_of, square
-from dprotonet.experiment.model import EvidenceItem, Prediction, prediction_of
+from dprotonet.experiment.model import EvidenceItem, Prediction, evidence_items, prediction_of
 from dprotonet.figures import method_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.columns import ColumnNode
@@ -138,15 +138,13 @@ class OnnxModel:
     def _evidence(
         self, scores: list[float], points: list[float], region: list[int]
     ) -> tuple[EvidenceItem, ...]:
-        items = [
-            EvidenceItem(
-                number, known.class_name, known.source, score, point / score if score else 0.0, point, where
-            )
-            for number, (known, score, point, where) in enumerate(
-                zip(self.card.prototypes, scores, points, region, strict=True)
-            )
+        rows = [
+            (score, point / score if score else 0.0, point, where)
+            for score, point, where in zip(scores, points, region, strict=True)
         ]
-        return tuple(sorted(items, key=lambda item: -item.contribution))
+        known = self.card.prototypes
+        parts = {number: item.part for number, item in enumerate(known)}
+        return evidence_items(known, rows, places=self.card.places or None, parts=parts)
 
     def _explained(
         self,

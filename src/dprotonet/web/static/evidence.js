@@ -26,7 +26,7 @@ export class Evidence {
     const theirs = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `Training image ${item.source} with the place of prototype ${item.prototype}` });
     const element = make("li", { class: "evidence-row" },
       make("figure", {}, mine, make("figcaption", { text: "your image" })),
-      make("span", { class: "like", text: "looks like" }),
+      make("span", { class: "like", text: item.like }),
       make("figure", {}, theirs, make("figcaption", { text: item.source, title: item.source })),
       this.numbers(item, most));
     return { item, mine, theirs, element };
@@ -37,7 +37,7 @@ export class Evidence {
     fill.style.width = `${(100 * Math.abs(item.points)) / most}%`;
     const off = make("button", { type: "button", class: "quiet", text: "Switch off", "aria-label": `Switch prototype ${item.prototype} off`, on: { click: () => this.toggle(item.prototype) } });
     return make("div", { class: "numbers" },
-      make("p", { class: "of" }, make("strong", { text: item.class_name }), make("span", { class: "muted", text: ` prototype ${item.prototype}` })),
+      make("p", { class: "of" }, make("strong", { text: item.class_name }), make("span", { class: "muted", text: ` prototype ${item.prototype}${item.part && `, ${item.part}`}` })),
       make("p", { class: "product" },
         factor(points(item.similarity), "similarity"), make("span", { class: "sign", text: "×" }),
         factor(points(item.weight), "weight"), make("span", { class: "sign", text: "=" }),
@@ -49,9 +49,9 @@ export class Evidence {
   draw() {
     for (const { item, mine, theirs } of this.rows) {
       const own = this.picture();
-      if (own) draw(mine, own, this.map("image", item.prototype), this.look());
+      if (own) draw(mine, own, this.map("image", item.prototype), this.look(), item.place);
       const source = this.source(item.prototype, () => this.draw());
-      if (source) draw(theirs, source, this.map("source", item.prototype), this.look());
+      if (source) draw(theirs, source, this.map("source", item.prototype), this.look(), item.source_place);
     }
   }
 }

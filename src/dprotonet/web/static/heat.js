@@ -80,15 +80,28 @@ function layer(map, { share, opacity }) {
   return canvas;
 }
 
-export function draw(canvas, picture, map, look) {
+// The picture, over it the map, and the box of `place`, which is known before any map is.
+export function draw(canvas, picture, map, look, place = null) {
   canvas.width = picture.naturalWidth;
   canvas.height = picture.naturalHeight;
   const pen = canvas.getContext("2d");
   pen.drawImage(picture, 0, 0);
-  if (!map || map.flat) return;
-  pen.imageSmoothingQuality = "high";
-  pen.drawImage(layer(map, look), 0, 0, canvas.width, canvas.height);
-  if (look.box && look.share < 1) drawBox(pen, boxOf(map, look.share), canvas);
+  if (map && !map.flat) {
+    pen.imageSmoothingQuality = "high";
+    pen.drawImage(layer(map, look), 0, 0, canvas.width, canvas.height);
+    if (look.box && look.share < 1) drawBox(pen, boxOf(map, look.share), canvas);
+  }
+  if (place) drawPlace(pen, place, canvas);
+}
+
+function drawPlace(pen, place, { width, height }) {
+  const line = Math.max(1, Math.round(Math.max(width, height) / 110));
+  const frame = [place.left * width, place.top * height, place.width * width, place.height * height];
+  for (const [colour, wide] of [["#14181d", 2 * line], ["#ffe600", line]]) {
+    pen.lineWidth = wide;
+    pen.strokeStyle = colour;
+    pen.strokeRect(...frame);
+  }
 }
 
 function drawBox(pen, [left, top, right, bottom], { width, height }) {

@@ -1,6 +1,6 @@
 // The prototype browser: all classes, how pure each prototype is, and the training images it is nearest to.
 
-import { read } from "./api.js";
+import { read, send } from "./api.js";
 import { complain, find, make, percent, plural, points, redrawn } from "./dom.js";
 import { REASONS } from "./whatif.js";
 
@@ -37,9 +37,9 @@ export class Browser {
   card([item, ...twins]) {
     const off = [item, ...twins].every((one) => this.whatif.has(one.prototype));
     return make("li", {}, make("button", { type: "button", class: off ? "proto off" : "proto", "aria-label": `Prototype ${item.prototype} of ${item.class_name}`, on: { click: () => this.detail(item, twins) } },
-      this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }) : null,
+      this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }) : null,
       make("strong", { text: item.class_name }),
-      make("span", { class: "muted", text: `#${item.prototype}${twins.length ? ` and ${plural(twins.length, "duplicate")}` : ""}` }),
+      make("span", { class: "muted", text: `#${item.prototype}${item.part && `, ${item.part}`}${twins.length ? ` and ${plural(twins.length, "duplicate")}` : ""}` }),
       purity(item),
       off ? make("span", { class: "tag bad", text: "off" }) : null));
   }
@@ -47,16 +47,32 @@ export class Browser {
   detail(item, twins) {
     const dialog = find("dialog");
     const close = make("button", { type: "button", class: "quiet", text: "Close", on: { click: () => dialog.close() } });
-    const facts = [`weight ${points(item.weight)}`, item.fires === null ? "" : `the main reason for ${plural(item.fires, "training image")}`, twins.length ? `same as ${twins.map((one) => `#${one.prototype}`).join(", ")}` : ""];
+    const facts = [item.sources.length > 1 ? `mixed from ${item.sources.length} training images` : "", `weight ${points(item.weight)}`, item.fires === null ? "" : `the main reason for ${plural(item.fires, "training image")}`, twins.length ? `same as ${twins.map((one) => `#${one.prototype}`).join(", ")}` : ""];
     redrawn(find("dialog-body"), () => find("dialog-body").replaceChildren(
-      make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}` }), close),
+      make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}${item.part && `, ${item.part}`}` }), close),
       make("div", { class: "detail" },
-        this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/picture?run=${this.run.key}`, alt: `Training image ${item.source}`, width: 224, height: 224 }) : null,
+        this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: `${item.placed ? "A place of training image" : "Training image"} ${item.source}`, width: 224, height: 224 }) : null,
         make("div", {}, purity(item), make("p", { class: "muted", text: facts.filter(Boolean).join("; ") }),
+          item.placed ? this.naming(item, twins) : null,
           make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
       make("h3", { text: item.nearest.length ? "The training images it is nearest to" : "" }),
       make("ul", { class: "near" }, ...item.nearest.map((near) => this.near(item, near)))));
     if (!dialog.open) dialog.showModal();
+  }
+
+  naming(item, twins) {
+    const name = make("input", { id: "part-name", maxlength: 40, required: true, autocomplete: "off", placeholder: item.part || "beak" });
+    const give = async (event) => {
+      event.preventDefault();
+      try {
+        const said = await send(`/api/prototypes/${item.prototype}/name`, { name: name.value });
+        item.part = said.part;
+        this.show();
+        this.detail(item, twins);
+      } catch (error) { complain(error.message); }
+    };
+    return make("form", { class: "naming", on: { submit: give } },
+      make("label", { for: "part-name", text: "What do you call this part?" }), name, make("button", { text: "Name it" }));
   }
 
   marks(item, twins) {

@@ -1,0 +1,112 @@
+"""Places and names where regions are parts that are found in every image anew."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import tiny_config
+
+import dprotonet as dp
+from dprotonet.data.base import image_of
+from dprotonet.encoder.regions import Parts
+from dprotonet.experiment.answer import answer
+from dprotonet.experiment.build import build_network
+from dprotonet.experiment.part_names import PartName
+from dprotonet.experiment.parts import Found, name_parts, nearest_places, suggested
+from dprotonet.experiment.place import Place, places_of
+from dprotonet.experiment.run_folder import prototype_records
+from dprotonet.experiment.split_evidence import splits_of_run
+from dprotonet.training.push import Projection
+
+PARTS, SIZE = 3, 64
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> dp.Model:
+    """Random weights; four classes with a prototype for each of three parts, pushed on made-up sources."""
+    torch.manual_seed(0)
+    tiny = tiny_config()
+    network = replace(
+        tiny.network, regions="parts", parts=PARTS, similarity="cosine", prototypes_per_class=PARTS
+    )
+    config = replace(tiny, network=network, data=replace(tiny.data, image_size=SIZE))
+    built: Any = build_network(config.network, classes=4, image_size=SIZE, pretrained=False)
+    torch.nn.init.normal_(built.prototypes.vectors)
+    made = dp.Model(built, config=config, classes=[*"abcd"], prototypes=[])
+    train = splits_of_run(made).train
+    made.classes = tuple(train.classes)
+    index = torch.arange(12) % 5
+    none = torch.zeros(12, dtype=torch.bool)
+    projection = Projection(index, torch.arange(12) % PARTS, torch.zeros(12), 1, index[:, None], none)
+    made.prototypes = tuple(prototype_records(built, projection, train, seed=0, normalise=made.normalise))
+    made.folder = tmp_path_factory.mktemp("parts")
+    return made
+
+
+def by_loops(model: dp.Model, image: torch.Tensor) -> list[Place]:
+    """Each part's heaviest place in an image."""
+    with torch.no_grad():
+        maps = model.prototyped.encoder.feature_map(model.inputs([image]))[0, -PARTS:]
+    height, width = maps.shape[-2:]
+    found = []
+    for shares in maps:
+        cells = [
+            (float(shares[row, column]), row, column) for row in range(height) for column in range(width)
+        ]
+        _, row, column = max(cells, key=lambda cell: cell[0])
+        found.append(Place(row / height, column / width, 1 / height, 1 / width))
+    return found
+
+
+def test_boxes_are_the_heaviest_places() -> None:
+    maps = torch.rand(2, 5 + PARTS, 3, 4, generator=torch.Generator().manual_seed(1))
+    boxes = Parts(5, PARTS, (3, 4)).boxes(maps)
+    for image in range(2):
+        for part, place in enumerate(places_of(boxes[image])):
+            left, top, right, bottom = place.box(3, 4)
+            assert (bottom - top, right - left) == (1, 1)
+            assert maps[image, 5 + part, top, left] == maps[image, 5 + part].max()
+
+
+def test_evidence_tells_where_each_part_is_in_this_image(model: dp.Model) -> None:
+    image = splits_of_run(model).test[1].image
+    wanted = by_loops(model, image)
+    assert model.places is None
+    for evidence in (model.predict(image).evidence, answer(model, image).evidence(0)):
+        assert [item.place for item in sorted(evidence, key=lambda item: item.prototype)] == wanted * 4
+    with torch.no_grad():
+        plain = model.prototyped.evidence(model.inputs([image]))
+        looked, _ = model.looked(model.inputs([image]))
+    assert all(torch.equal(one, other) for one, other in zip(plain, looked, strict=True))
+
+
+def test_records_know_the_place_in_their_source(model: dp.Model) -> None:
+    train = splits_of_run(model).train
+    for record in model.prototypes[:5]:
+        assert record.place == by_loops(model, image_of(train, record.index))[record.region]
+
+
+def test_places_in_training_images(model: dp.Model) -> None:
+    train = splits_of_run(model).train
+    found = nearest_places(model, train, images=2)
+    for number in (0, 7):
+        assert len(found[number]) == 2
+        for one in found[number]:
+            assert train.labels[one.index] == int(model.prototyped.prototype_class[number])
+            assert one.place == by_loops(model, image_of(train, one.index))[number % PARTS]
+
+
+def test_all_prototypes_of_a_part_have_one_name(model: dp.Model) -> None:
+    train = splits_of_run(model).train
+    names = suggested(model, train, [[] for _ in model.prototypes])
+    assert [names[number].name for number in range(6)] == [*"ABCABC"]
+    shared = [[Found(0, Place(0.0, 0.0, 1.0, 1.0))] for _ in model.prototypes]
+    voted = suggested(model, train, shared)
+    assert len({voted[number] for number in (1, 4, 7, 10)}) == 1
+    name_parts(model, {4: "beak"})
+    assert set(model.part_names) == {1, 4, 7, 10}
+    assert set(model.part_names.values()) == {PartName("beak", given=True)}
+    assert isinstance(model.folder, Path)
+    assert (model.folder / "part_names.json").is_file()
