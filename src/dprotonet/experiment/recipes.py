@@ -121,8 +121,8 @@ _PARTS: Tables = {  # docs/parts.md
         "regions": "parts",
         "dimension": 256,
         "similarity": "cosine",
-        "head_own": 5.0,  # cosines are small numbers beside the logits of a confident answer
-        "head_other": -2.5,
+        "head_own": 7.5,  # cosines are small numbers beside the logits of a confident answer
+        "head_other": 0.0,  # 5 and -2.5 are the same probabilities, but a logit that nobody can read
     },
     "training": {
         "epochs": 35,
