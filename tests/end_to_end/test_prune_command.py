@@ -38,6 +38,8 @@ def test_prototypes_are_listed(run: Path, capsys: pytest.CaptureFixture[str]) ->
     content = json.loads(capsys.readouterr().out)
     facts = [PrototypeFacts.from_json(item) for item in content["prototypes"]]
     assert sorted(item.prototype for item in facts) == list(range(8))
+    assert [item["prototype"] for item in content["origins"]] == [item.prototype for item in facts]
+    assert all(item["place"] is None and len(item["sources"]) == 1 for item in content["origins"])  # masks
     assert [item.label for item in facts] == [0, 0, 1, 1, 2, 2, 3, 3]
     for one, two in zip(facts[::2], facts[1::2], strict=True):
         assert one.purity <= two.purity

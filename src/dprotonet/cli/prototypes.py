@@ -41,10 +41,13 @@ def main(words: list[str]) -> None:
     model, found = _facts(arguments)
     facts = by_class(found)
     if arguments.json:
-        content: dict[str, Any] = {"run": str(arguments.run), "nearest": arguments.nearest}
-        json.dump(
-            {**content, "prototypes": [_told(item, model) for item in facts]}, sys.stdout, ensure_ascii=False
-        )
+        content = {
+            "run": str(arguments.run),
+            "nearest": arguments.nearest,
+            "prototypes": [item.to_json() for item in facts],
+            "origins": [_origin(item.prototype, model) for item in facts],
+        }
+        json.dump(content, sys.stdout, ensure_ascii=False)
         print()
     else:
         _show(facts, model, arguments)
@@ -55,11 +58,11 @@ def by_class(facts: "Iterable[PrototypeFacts]") -> "list[PrototypeFacts]":
     return sorted(facts, key=lambda item: (item.label, item.purity, item.fires, item.prototype))
 
 
-def _told(facts: "PrototypeFacts", model: "Model") -> dict[str, Any]:
-    """The facts, and where the prototype is from."""
-    record, name = model.prototypes[facts.prototype], model.part_names.get(facts.prototype)
+def _origin(number: int, model: "Model") -> dict[str, Any]:
+    """Where a prototype is from, and what its part is called."""
+    record, name = model.prototypes[number], model.part_names.get(number)
     return {
-        **facts.to_json(),
+        "prototype": number,
         "source": record.source,
         "sources": list(record.sources),
         "place": None if record.place is None else asdict(record.place),
