@@ -86,7 +86,7 @@ def test_records_name_the_place_and_every_image() -> None:
     projection = Projection(
         torch.full((count,), 5), region, torch.zeros(count), 3, sources, torch.zeros(count, dtype=torch.bool)
     )
-    records = prototype_records(model.prototyped, projection, train, seed=0)
+    records = prototype_records(model.prototyped, projection, train, seed=0, normalise=model.normalise)
     assert records[3].place == Place(0.5, 0.5, 0.5, 0.5)  # the last place of a 2 × 2 map
     assert records[3].sources == (train.name(5), train.name(2))
 
