@@ -88,3 +88,14 @@ def test_lengths_of_directions_say_nothing(features: Tensor) -> None:
     before = maps(features)
     maps.directions.data = normalize(maps.directions.data, dim=1) * 3
     torch.testing.assert_close(maps(features), before)
+
+
+def test_dropout_takes_whole_channels_while_training_and_none_after() -> None:
+    shaping = Shaping(CHANNELS, DIMENSION, dropout=0.5)
+    maps = torch.ones(1, CHANNELS, *SIZE)
+    shaping.eval()
+    assert torch.equal(shaping(maps), shaping(maps))
+    torch.manual_seed(0)
+    found = torch.stack([shaping.train()(maps)[0] for _ in range(8)])
+    assert (found == found[..., :1, :1]).all()  # alike at all places: channels go, not places
+    assert len(found[:, 0, 0, 0].unique()) > 1

@@ -96,3 +96,15 @@ def test_a_part_that_a_class_has_no_prototype_of_costs_nothing() -> None:
     assert float(loss) == 1
     assert distances.grad is not None
     assert distances.grad.tolist() == [[1, 0, 0]]
+
+
+def test_smoothing_is_torchs() -> None:
+    logits, labels = (
+        torch.randn(5, 3, generator=torch.Generator().manual_seed(0)),
+        torch.tensor([0, 1, 2, 0, 1]),
+    )
+    found = PrototypeLoss(smoothing=0.2)(
+        logits, torch.ones(5, 3), labels, weight=torch.eye(3), prototype_class=torch.arange(3)
+    )
+    expected = 0.8 * cross_entropy(logits, labels) - 0.2 * logits.log_softmax(dim=1).mean()
+    torch.testing.assert_close(found.cross_entropy, expected)

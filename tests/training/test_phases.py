@@ -67,3 +67,18 @@ def test_the_same_epochs_without_pushes() -> None:
 def test_steps_down_begin_with_the_fifth_joint_epoch() -> None:
     share = StepDecay(warm=2, every=5)
     assert [share(epoch, 99) for epoch in (1, 2, 6, 7, 11, 12)] == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01])
+
+
+def test_the_first_push_may_come_later_than_the_others() -> None:
+    stages = plan(LearningRates(), epochs=12, warm=3, push_start=8, push_every=2, last_layer=0)
+    assert names(stages) == ["warm3", "joint5", "push", "joint2", "push", "joint2", "push"]
+    assert planned_epochs(stages) == 12
+
+
+def test_prototypes_may_stay_from_the_first_push_on() -> None:
+    stages = plan(
+        LearningRates(), epochs=6, warm=0, push_every=2, last_layer=1, prototypes_learn="until-push"
+    )
+    rates = [stage.learning_rates for stage in stages if isinstance(stage, Phase) and stage.name == "joint"]
+    assert [rate.prototypes for rate in rates] == [3e-3, 0.0, 0.0]
+    assert [rate.shaping for rate in rates] == [3e-3] * 3

@@ -21,7 +21,9 @@ class Epochs:
     @classmethod
     def of(cls, config: Config) -> "Epochs":
         training = config.training
-        event = "it is judged" if config.network.network == "blackbox" else "a push comes"
+        judged = config.network.network == "blackbox"
+        event = "it is judged" if judged else "a push comes"
         warm = f"{training.warm_epochs} are warm, and " if training.warm_epochs > training.epochs else ""
         taken = planned_epochs(build_stages(config))
-        return cls(training.epochs, taken, f"{warm}{event} every {training.push_every}")
+        first = f", the first after {training.push_start}" if training.push_start and not judged else ""
+        return cls(training.epochs, taken, f"{warm}{event} every {training.push_every}{first}")
