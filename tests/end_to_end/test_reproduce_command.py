@@ -237,3 +237,19 @@ def test_a_plan_lists_all_the_same_where_data_cannot_be_read(
     words = ["reproduce", "table-2", "--plan", "--plans", str(small("paper", tmp_path / "plans"))]
     assert main([*words, "--data-root", str(tmp_path / "data")]) == 0
     assert "cannot be read: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content", ['{"res', "{}", "[]", '{"files": {}, "results": [{"row": "M = 1", "column": "birds"}]}']
+)
+def test_a_table_that_cannot_be_read_stops_nothing(content: str, tmp_path: Path) -> None:
+    """The pages that are written after each plan meet what an earlier version left of the next one."""
+    words = ["reproduce", "table-3", "table-4", "--quick", "--plans", str(small("quick", tmp_path / "plans"))]
+    words += ["--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache")]
+    (tmp_path / "out" / "push").mkdir(parents=True)
+    (tmp_path / "out" / "push" / "results.json").write_text(content, encoding="utf-8")
+    assert main(words) == 0
+    three, four = content_of(tmp_path / "out", "table-3-table-4")["items"]
+    for item in (three, four):
+        assert not item["lacking"]
+        assert all(row["cells"][0]["ours"] is not None for row in item["tables"][0]["rows"])

@@ -198,16 +198,22 @@ class Reproduction:
         tables, lacking = [], []
         pictures: dict[str, Path] = {}
         for part in self.parts(item):
-            content = _content(self.out / part.plan / "results.json")
             lacking += [f"{gone.name} is not in {gone.folder}" for gone in self.missing[part.plan]]
-            if content is None:
-                lacking.append(f"{part.plan}: nothing is finished yet")
+            place = self.out / part.plan / "results.json"
+            try:
+                content = _content(place)
+                if content is None:
+                    lacking.append(f"{part.plan}: nothing is finished yet")
+                    continue
+                found = dict(_pictures(content, place.parent))
+                if part.beside is not None:
+                    tables.append(compared(self._read(part.plan), content, part.beside, met))
+            except (ValueError, KeyError, TypeError):
+                lacking.append(f"{place} is damaged, or of another version; it is written anew with its plan")
                 continue
-            if part.beside is not None:
-                tables.append(compared(self._read(part.plan), content, part.beside, met))
             pictures |= {
                 word: path
-                for word, path in _pictures(content, self.out / part.plan)
+                for word, path in found.items()
                 if word.startswith(part.files or ("\0",)) and path.is_file()
             }
         if not self.parts(item):
@@ -251,10 +257,9 @@ def _missing(plan: Plan) -> tuple[Missing, ...]:
 
 
 def _content(path: Path) -> dict[str, Any] | None:
+    """What a plan found when its tables were last written, perhaps by another version."""
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except ValueError:
-        raise UserError(f"{path} is damaged; remove it and run the same command again") from None
     return content
