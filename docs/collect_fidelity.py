@@ -28,6 +28,11 @@ SETTINGS = """## Settings
 --show-config` prints them with their places). Where our defaults differ:
 """
 
+PARTS = """
+`--recipe parts` has another aim, prototypes that are parts of the object ([parts.md](parts.md)), and departs from
+the paper in more:
+"""
+
 
 def departures(kind: str) -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "src").rglob("*.py")):
@@ -71,8 +76,18 @@ def settings() -> Iterator[str]:
             yield f"| {' | '.join(shown)} |"
 
 
+def part_settings() -> Iterator[str]:
+    """A line for every setting that the paper states and `--recipe parts` departs from."""
+    ours = by_name(config_from({"recipe": "parts"}))
+    yield "| setting | the paper | its place | recipe `parts` |"
+    yield "|---|---|---|---|"
+    for name, item in PAPER.stated.items():
+        if item.value is not None and ours[name] != item.value:
+            yield f"| `{name.rpartition('.')[2]}` | {item.value} | {item.place} | {ours[name]} |"
+
+
 def page() -> str:
-    parts = [HEAD, SETTINGS, "\n".join(settings()), ""]
+    parts = [HEAD, SETTINGS, "\n".join(settings()), PARTS, "\n".join(part_settings()), ""]
     for kind, title in (("Deviation", "Deviations"), ("Unstated", "Unstated in the paper")):
         parts.append(f"## {title}\n")
         parts += [f"- **{place}**: {text}" for place, text in departures(kind)]

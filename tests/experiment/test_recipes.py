@@ -158,6 +158,7 @@ def test_origins_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert origin(text, "masks") == "file mine.toml"
     assert origin(text, "dimension") == origin(text, "mode") == "command line"
     assert origin(text, "epsilon") == "recipe paper: Section 4.3"
+    assert origin(text, "optimizer").startswith("recipe paper: Section 4.3")
     assert origin(text, "last_layer_epochs") == "default: not in the paper"
     assert origin(text, "views_per_epoch") == "recipe paper, where the paper is silent"
     rival = shown(["--recipe", "paper", "--network", "xprotonet"], capsys)
@@ -233,6 +234,20 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
         assert item.departure in page
 
 
+def test_departures_of_the_recipe_parts_are_on_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
+    ours = by_name(config_from({"recipe": "parts"}))
+    differing = {
+        name: item
+        for name, item in PAPER.stated.items()
+        if item.value is not None and ours[name] != item.value
+    }
+    assert {"training.optimizer", "network.similarity"} <= set(differing)
+    for name, item in differing.items():
+        line = f"| `{name.rpartition('.')[2]}` | {item.value} | {item.place} | {ours[name]} |"
+        assert line in page
+
+
 def test_the_authors_recipes_warp_once_per_view_on_average() -> None:
     for name in ("protopnet", "np-protopnet", "gen-protopnet"):
         used = config_from({"recipe": name}).augmentation
@@ -266,6 +281,7 @@ def test_corners_wander_as_far_as_in_a_tilt_by_the_authors() -> None:
         ({"augmentation": {"shear": 60.0}}, r"^--shear is 60\.0; it must be between 0 and 45$"),
         ({"augmentation": {"flop": 1.0}}, "did you mean 'flip'"),
         ({"training": {"views_per_epoch": 0}}, "--views-per-epoch is 0"),
+        ({"explaining": {"heatmap_weight": -1.0}}, r"^--heatmap-weight is -1\.0; it must be between"),
     ],
 )
 def test_mistakes_are_named(tables: dict[str, Any], message: str) -> None:

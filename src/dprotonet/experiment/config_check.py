@@ -41,6 +41,7 @@ _LEAST = {
 
 
 _ABOVE_0 = ("above 0", lambda value: value > 0)
+_WHOLE = ("between 0 and 1", lambda value: 0 <= value <= 1)
 _SHARE = ("from 0 to below 1", lambda value: 0 <= value < 1)
 _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "rate_shaping": _ABOVE_0,
@@ -50,6 +51,8 @@ _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "mask_contrast": ("above 0, at most 1", lambda value: 0 < value <= 1),
     "label_smoothing": _SHARE,
     "shaping_dropout": _SHARE,
+    "image_weight": _WHOLE,
+    "heatmap_weight": _WHOLE,
 }
 
 

@@ -84,6 +84,7 @@ PAPER = PaperValues(
         "training.rate_shaping": Stated(3e-3, "Section 4.3", _RATES),
         "training.rate_prototypes": Stated(3e-3, "Section 4.3", _RATES),
         "training.rate_head": Stated(1e-4, "Section 4.3"),
+        "training.optimizer": Stated("adam", "Section 4.3; Algorithm 2 says SGD"),
         "training.head_learns": Stated("always", "Algorithm 2, lines 4 and 6"),
         "training.shaping_start": Stated(
             "random",
