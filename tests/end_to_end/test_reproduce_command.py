@@ -92,6 +92,8 @@ def test_every_table_has_ours_beside_the_papers(done: tuple[list[str], Path]) ->
         "sensitivity of the maps",
     ]
     (five,) = items["table-5"]["tables"]
+    few = 1 + content_of(done[1])["deviations"].index("maps on 2 test images, not on 10 of each class")
+    assert all(few in row["deviations"] for row in five["rows"])  # also of the controls
     assert {row["name"] for row in five["rows"]} >= {"Grad-CAM", "XProtoNet", "DProtoNet", "DProtoNet, fast"}
 
 
@@ -157,7 +159,7 @@ def test_a_plan_tells_time_and_what_is_missing(tmp_path: Path, capsys: pytest.Ca
     assert "medical (table-2): 5 runs, about" in said
     assert "missing: RSNA pneumonia in" in said
     assert "rsna.org" in said
-    assert "with it: about" in said
+    assert "with it: 5 runs more, about" in said
     assert not (tmp_path / "out").exists()
 
 

@@ -156,13 +156,17 @@ def _list(reproduction: "Reproduction", *, as_json: bool) -> None:
 
 def _tell(item: "Planned") -> None:
     done = f", {item.finished} finished" if item.finished else ""
-    print(f"{item.plan} ({', '.join(item.items)}): {item.runs} runs{done}, about {duration(item.seconds)}")
+    print(f"{item.plan} ({', '.join(item.items)}): {_runs(item.runs)}{done}, about {duration(item.seconds)}")
     for problem in item.problems:
         print(f"  cannot be read: {problem}")
     for gone in item.missing:
         print(f"  missing: {gone.name} in {gone.folder}; get it from {gone.address}")
     if item.later:
-        print(f"  with it: about {duration(item.later)} more")
+        print(f"  with it: {_runs(item.waiting)} more, about {duration(item.later)}")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def duration(seconds: float) -> str:

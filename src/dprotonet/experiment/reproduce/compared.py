@@ -212,7 +212,7 @@ def _explained(plan: Plan, name: str, beside: Beside) -> list[str]:
     """By what the maps of a line are made, and on how many images."""
     located = plan.localisation
     line = next((line for line in located.line if line.name == name), None) if located else None
-    if located is None or line is None or line.control:
+    if located is None or line is None:
         return []
     texts = []
     kind, _, preset = line.method.partition(":")
@@ -221,7 +221,9 @@ def _explained(plan: Plan, name: str, beside: Beside) -> list[str]:
     elif kind.startswith("mdm"):
         texts.append(f"maps by {line.method}, not by the paper's decoder at its full length")
     if "interpretability" in beside.paper and located.images_per_class != _IMAGES:
-        texts.append(f"maps on {located.images} test images, not on {_IMAGES} of each class")
+        each = located.images_per_class
+        ours = f"{located.images} test images" if each is None else f"{each} test images of each class"
+        texts.append(f"maps on {ours}, not on {_IMAGES} of each class")
     return texts
 
 

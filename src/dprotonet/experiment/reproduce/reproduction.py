@@ -42,7 +42,8 @@ class Missing(NamedTuple):
 class Planned(NamedTuple):
     """What a plan would cost: runs finished, of all that can be trained, and seconds for the rest.
 
-    `later` are seconds of the runs and maps whose data is missing, and `problems` data that cannot be read.
+    `waiting` runs lack their data, `later` are the seconds of these and of their maps, and `problems` is data
+    that cannot be read.
     """
 
     plan: str
@@ -51,6 +52,7 @@ class Planned(NamedTuple):
     runs: int
     missing: tuple[Missing, ...]
     seconds: float
+    waiting: int
     later: float
     problems: tuple[str, ...]
 
@@ -132,6 +134,7 @@ class Reproduction:
                 len(runs),
                 self.missing[name],
                 self._seconds(estimate, benchmark, benchmark.plan, known),
+                sum(len(cell.runs) for cell in gone.cells),
                 self._seconds(estimate, benchmark, gone, known),
                 problems,
             )
@@ -208,7 +211,7 @@ class Reproduction:
                 found = dict(_pictures(content, place.parent))
                 if part.beside is not None:
                     tables.append(compared(self._read(part.plan), content, part.beside, met))
-            except (ValueError, KeyError, TypeError):
+            except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError):
                 lacking.append(f"{place} is damaged, or of another version; it is written anew with its plan")
                 continue
             pictures |= {
