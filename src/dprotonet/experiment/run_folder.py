@@ -127,7 +127,11 @@ class RunFolder:
             )
         if not (self.path / "config.toml").is_file():
             raise UserError(f"{self.path} has no config.toml, so it is not a run folder; train one first")
-        return config_from(read_toml(self.path / "config.toml"))
+        try:
+            return config_from(read_toml(self.path / "config.toml"))
+        except UserError as error:
+            named = str(self.path) in f"{error}"
+            raise error if named else UserError(f"{self.path / 'config.toml'}: {error}") from None
 
     def write_environment(self) -> None:
         packages = (

@@ -136,7 +136,10 @@ class Localisation:
         classifier = Classifier.of_model(model, name=cell.row)
         chosen = self.images(cell)
         if not chosen:
-            raise UserError(f"no test image of {cell.config.data.data} has truth; name images_per_class")
+            raise UserError(
+                f"no test image of {cell.config.data.data} has truth; add masks or boxes (docs/data.md), "
+                "or in a plan of your own set images_per_class in place of images"
+            )
         able = [
             name for name in self.plan.methods_of(cell.row) if model.prototypes or not needs_prototypes(name)
         ]
