@@ -255,3 +255,19 @@ def test_a_table_that_cannot_be_read_stops_nothing(content: str, tmp_path: Path)
     for item in (three, four):
         assert not item["lacking"]
         assert all(row["cells"][0]["ours"] is not None for row in item["tables"][0]["rows"])
+
+
+def test_folds_are_a_deviation_and_wrong_settings_name_their_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plans = small("quick", tmp_path / "plans")
+    words = ["reproduce", "table-3", "--quick", "--plans", str(plans), "--out", str(tmp_path / "out")]
+    text = (plans / "backbone.toml").read_text(encoding="utf-8")
+    (plans / "backbone.toml").write_text(f"folds = 2\n{text}", encoding="utf-8")
+    assert main([*words, "--cache", str(tmp_path / "cache")]) == 0
+    texts = content_of(tmp_path / "out", "table-3")["deviations"]
+    assert "accuracy over 2 folds of training images, not on test images" in texts
+    (plans / "backbone.toml").write_text(text.replace("epochs = 2", "epochs = 0", 1), encoding="utf-8")
+    capsys.readouterr()
+    assert main(words) == 2
+    assert "backbone.toml, DProtoNet on birds: --epochs is 0" in capsys.readouterr().err

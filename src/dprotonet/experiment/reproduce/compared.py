@@ -198,6 +198,7 @@ def _texts(plan: Plan, content: Mapping[str, Any], name: str, row: str, beside: 
             texts += _places(cell.config, data, backbone)
             texts += [text for text in settings_apart(cell.config) if text.split()[0] not in _subject(plan)]
             texts += _mixed(cell.config)
+    texts += [f"accuracy over {plan.folds} folds of training images, not on test images"] * bool(plan.folds)
     return list(dict.fromkeys([*texts, *_sizes(content, row), *_explained(plan, name, beside)]))
 
 

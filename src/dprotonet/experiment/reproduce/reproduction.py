@@ -101,7 +101,10 @@ class Reproduction:
         path = self._folder / f"{name}.toml"
         plan = Plan.of(with_root(read_toml(path), self.root), where=path.name)
         for cell in plan.cells:
-            check_config(cell.config)
+            try:
+                check_config(cell.config)
+            except UserError as error:
+                raise UserError(f"{path.name}, {cell.row} on {cell.column}: {error}") from None
         return plan
 
     @property
