@@ -160,8 +160,17 @@ class Benchmark:
 
 
 def config_digest(config: Config) -> str:
-    """Of all that decides what is learned."""
-    settings = {name: value for name, value in by_name(config).items() if name != "training.workers"}
+    """Of all that decides what is learned.
+
+    What is at its default is left out, so that a setting of a later version, which had its default before,
+    does not hide finished runs. Where a default itself has changed, `read_result` tells them apart.
+    """
+    plain = by_name(Config())
+    settings = {
+        name: value
+        for name, value in by_name(config).items()
+        if name != "training.workers" and value != plain[name]
+    }
     return blake2b(json.dumps(settings, sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
