@@ -223,6 +223,7 @@ def test_a_damaged_result_is_told_and_the_rest_goes_on(
     assert main(words) == 0
     (result,) = (tmp_path / "out" / "runs").glob("blackbox-*/result.json")
     result.write_text('{"config": {"da', encoding="utf-8")
+    (result.parent / "metrics.jsonl").write_text("no JSON\n", encoding="utf-8")  # of its curve
     capsys.readouterr()
     assert main(words) == 1
     assert "is damaged; remove it" in capsys.readouterr().err

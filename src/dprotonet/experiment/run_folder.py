@@ -171,7 +171,10 @@ class RunFolder:
 
     def read_metrics(self) -> list[dict[str, Any]]:
         lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
-        return [json.loads(line) for line in lines if line.strip()]
+        try:
+            return [json.loads(line) for line in lines if line.strip()]
+        except ValueError:
+            raise UserError(f"{self.metrics} is damaged; remove the lines that are not JSON") from None
 
     # ── model ──
 

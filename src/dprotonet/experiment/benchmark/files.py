@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.localisation import Localisation
 from dprotonet.experiment.benchmark.localisation_figures import save_figures
 from dprotonet.experiment.benchmark.localisation_table import LocalisationTable
@@ -86,7 +87,10 @@ def _curves(benchmark: Benchmark) -> dict[str, str]:
 def _curve(run: RunFolder) -> AccuracyCurve | None:
     if not (run.path / "metrics.jsonl").exists():
         return None
-    records = run.read_metrics()
+    try:
+        records = run.read_metrics()
+    except UserError:  # told by its run; the others have their curves
+        return None
     epochs = [item for item in records if item["event"] == "EpochDone" and item["phase"] != "last"]
     pushes = [item for item in records if item["event"] == "PushDone"]
     judged = {item["epoch"]: item["val_accuracy"] for item in records if item["event"] == "RoundDone"}
