@@ -145,8 +145,6 @@ class TrainingConfig:
     augmented copies of each image, the paper an unknown number, so their epochs are as many times longer."""
     warm_epochs: int = 5
     push_every: int = 10
-    push_start: int = 0
-    """Epochs before the first push (0: as many as between pushes)."""
     last_layer_epochs: int = 20
     """Epochs of the head alone after each push."""
     patience: int = 2
@@ -162,15 +160,17 @@ class TrainingConfig:
     rate_shaping: float = 3e-3
     rate_prototypes: float = 3e-3
     rate_head: float = 1e-4
+    rate_parts: float = 1e-2
+    """Of the maps that say where parts are, for `--regions parts`."""
     optimizer: Literal["adam", "adamw"] = "adam"
     """`adam` adds the weight decay to the gradient, `adamw` takes it off the weights."""
     label_smoothing: float = 0.0
     """Share of the cross-entropy's target that falls to all classes alike."""
     shaping_dropout: float = 0.0
-    """Share of the channels that the shaping net's two layers do without in a training step."""
-    prototypes_learn: Literal["always", "until-push"] = "always"
-    """`until-push`: from the first push on prototypes stay what they are between pushes, and the shaping net
-    learns to see images by them."""
+    """Share of the channels that each layer of the shaping net does without in a training step."""
+    prototypes_learn: Literal["always", "never"] = "always"
+    """`never`: prototypes are region vectors of training images from the start, pushed before the first epoch
+    and again and again; in between the shaping net learns to see images by them."""
     head_learns: Literal["always", "last", "never"] = "always"
     """When the head learns: in all stages (Algorithm 2), only in the last-layer stage, or not at all."""
     prototype_start: Literal["regions", "uniform"] = "regions"

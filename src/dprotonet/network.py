@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.regions import Parts
 from dprotonet.inference.head import Head
 from dprotonet.inference.nearest import chosen_regions
 from dprotonet.inference.prototypes import Prototypes
@@ -73,9 +74,12 @@ class DProtoNet(nn.Module):
 
     def parts(self) -> dict[str, nn.Module]:
         """What has a learning rate of its own (Section 4.3)."""
+        shaped: dict[str, nn.Module] = {"shaping": self.encoder.shaping}
+        if isinstance(self.encoder.regions, Parts):  # shape their features themselves
+            shaped = {"shaping": self.encoder.regions, "part_maps": self.encoder.shaping}
         return {
             "backbone": self.encoder.backbone,
-            "shaping": self.encoder.shaping,
+            **shaped,
             "prototypes": self.prototypes,
             "head": self.head,
         }

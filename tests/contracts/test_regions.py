@@ -41,7 +41,7 @@ MAKERS: dict[str, Maker] = {
     "points": lambda seed: Points(DIMENSION, SIZE),
     "patches": lambda seed: Patches(DIMENSION, SIZE, patch=(2, 3)),
     "occurrence": lambda seed: Occurrence(DIMENSION - 2, 2, SIZE),  # the last two channels say where
-    "parts": lambda seed: Parts(DIMENSION - 2, 2, SIZE, sharpness=2),  # an even power of any number
+    "parts": lambda seed: Parts(DIMENSION - 2, 4, 2, SIZE, sharpness=2),  # an even power of any number
 }
 MASKED = ("uniform", "spatial", "array")
 

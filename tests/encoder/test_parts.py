@@ -12,6 +12,11 @@ from dprotonet.encoder.shaping import Shaping
 CHANNELS, DIMENSION, COUNT, SIZE = 5, 4, 3, (4, 6)
 
 
+def made(sharpness: float = 4.0) -> Parts:
+    torch.manual_seed(4)
+    return Parts(CHANNELS, DIMENSION, COUNT, SIZE, sharpness=sharpness).double()
+
+
 @pytest.fixture
 def features() -> Tensor:
     return torch.randn(2, CHANNELS, *SIZE, generator=torch.Generator().manual_seed(0)).double()
@@ -44,31 +49,41 @@ def test_two_parts_cannot_have_the_same_place(features: Tensor) -> None:
 
 def test_a_region_is_the_direction_of_its_places_as_long_as_it_is_present(features: Tensor) -> None:
     shares = torch.rand(2, COUNT, *SIZE, generator=torch.Generator().manual_seed(2)).double()
-    shaped = features[:, :DIMENSION]
-    found = Parts(DIMENSION, COUNT, SIZE, sharpness=4)(torch.cat([shaped, shares], dim=1))
+    parts = made(sharpness=4)
+    torch.nn.init.normal_(parts.centre)
+    found = parts(torch.cat([features, shares], dim=1))
     for image in range(2):
         for part in range(COUNT):
-            total = torch.zeros(DIMENSION).double()
+            total, weights = torch.zeros(CHANNELS).double(), 0.0
             for row in range(SIZE[0]):
                 for column in range(SIZE[1]):
                     share = float(shares[image, part, row, column]) ** 4
-                    total += share * shaped[image, :, row, column]
+                    total += share * features[image, :, row, column]
+                    weights += share
+            shaped = parts.shaping[part] @ (total / weights - parts.centre[part])
             length = float(shares[image, part].max())
-            torch.testing.assert_close(found[image, part], length * total / total.norm())
+            torch.testing.assert_close(found[image, part], length * shaped / shaped.norm())
 
 
 def test_an_absent_part_gives_no_numbers_that_are_none(features: Tensor) -> None:
-    shares = torch.zeros(2, COUNT, *SIZE).double()
-    assert torch.isfinite(
-        Parts(DIMENSION, COUNT, SIZE)(torch.cat([features[:, :DIMENSION], shares], 1))
-    ).all()
+    for share in (0.0, 1e-30):
+        shares = torch.full((2, COUNT, *SIZE), share)
+        found = made().float()(torch.cat([features.float(), shares], 1))
+        assert torch.isfinite(found).all()
+        assert float(found.norm(dim=-1).max()) <= 2 * share
+
+
+def test_only_the_finest_level_says_where(features: Tensor) -> None:
+    maps = PartMaps(2, COUNT).double()
+    other = torch.cat([features[:, :2], torch.randn_like(features[:, 2:])], dim=1)
+    torch.testing.assert_close(maps(features), maps(other))
 
 
 def test_a_region_follows_the_image(features: Tensor) -> None:
     """Shift the image by a cell: the parts move with it, their vectors stay."""
     torch.manual_seed(3)
-    shaping = WithParts(Shaping(CHANNELS, DIMENSION), PartMaps(CHANNELS, COUNT)).double()
-    regions = Parts(DIMENSION, COUNT, SIZE)
+    shaping = WithParts(PartMaps(CHANNELS, COUNT)).double()
+    regions = made()
     moved = features.roll((1, 2), dims=(2, 3))
     torch.testing.assert_close(regions(shaping(moved)), regions(shaping(features)))
     torch.testing.assert_close(
@@ -77,8 +92,8 @@ def test_a_region_follows_the_image(features: Tensor) -> None:
 
 
 def test_gradients_reach_the_maps_through_the_regions(features: Tensor) -> None:
-    shaping = WithParts(Shaping(CHANNELS, DIMENSION), PartMaps(CHANNELS, COUNT)).double()
-    Parts(DIMENSION, COUNT, SIZE)(shaping(features)).square().sum().backward()
+    shaping = WithParts(PartMaps(CHANNELS, COUNT)).double()
+    made()(shaping(features)).square().sum().backward()
     assert shaping.part_maps.directions.grad is not None
     assert float(shaping.part_maps.directions.grad.abs().sum()) > 0
 
@@ -99,3 +114,14 @@ def test_dropout_takes_whole_channels_while_training_and_none_after() -> None:
     found = torch.stack([shaping.train()(maps)[0] for _ in range(8)])
     assert (found == found[..., :1, :1]).all()  # alike at all places: channels go, not places
     assert len(found[:, 0, 0, 0].unique()) > 1
+
+
+def test_dropout_of_parts_takes_channels_of_all_parts_while_training(features: Tensor) -> None:
+    parts = made()
+    parts.shaping.data = torch.eye(DIMENSION, CHANNELS).double().expand(COUNT, -1, -1).clone()
+    maps = torch.cat([features, torch.rand(2, COUNT, *SIZE).double()], dim=1)
+    parts.dropout = 0.5
+    assert torch.equal(parts.eval()(maps), parts(maps))
+    gone = parts.train()(maps) == 0
+    assert gone.any()
+    assert torch.equal(gone, gone[:, :1].expand_as(gone))

@@ -15,10 +15,6 @@ CASES = [
     ({"epochs": 2, "warm_epochs": 0, "push_every": 5}, Epochs(2, 5, "a push comes every 5")),
     ({"epochs": 4, "push_every": 2}, Epochs(4, 4, "a push comes every 2")),
     (
-        {"epochs": 4, "warm_epochs": 0, "push_every": 2, "push_start": 7},
-        Epochs(4, 7, "a push comes every 2, the first after 7"),
-    ),
-    (
         {"epochs": 2, "warm_epochs": 7, "push_every": 5},
         Epochs(2, 10, "7 are warm, and a push comes every 5"),
     ),

@@ -62,7 +62,7 @@ def by_loops(model: dp.Model, image: torch.Tensor) -> list[Place]:
 
 def test_boxes_are_the_heaviest_places() -> None:
     maps = torch.rand(2, 5 + PARTS, 3, 4, generator=torch.Generator().manual_seed(1))
-    boxes = Parts(5, PARTS, (3, 4)).boxes(maps)
+    boxes = Parts(5, 4, PARTS, (3, 4)).boxes(maps)
     for image in range(2):
         for part, place in enumerate(places_of(boxes[image])):
             left, top, right, bottom = place.box(3, 4)

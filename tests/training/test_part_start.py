@@ -7,7 +7,6 @@ from dprotonet.data.transforms import View
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts
-from dprotonet.encoder.shaping import Shaping
 from dprotonet.inference.head import Head
 from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
@@ -40,8 +39,8 @@ class Planted:
 
 def network(parts: int = 2) -> DProtoNet:
     torch.manual_seed(0)
-    shaping = WithParts(Shaping(CHANNELS, 4), PartMaps(CHANNELS, parts))
-    encoder = Encoder(nn.Identity(), shaping, Parts(4, parts, (SIDE, SIDE)))
+    shaping = WithParts(PartMaps(CHANNELS, parts))
+    encoder = Encoder(nn.Identity(), shaping, Parts(CHANNELS, 4, parts, (SIDE, SIDE)))
     part = torch.arange(2 * parts) % parts
     prototypes = Prototypes(2, parts, 4, similarity=CosineSimilarity(), pairing=PartRegion(part))
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class))

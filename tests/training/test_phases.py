@@ -69,16 +69,10 @@ def test_steps_down_begin_with_the_fifth_joint_epoch() -> None:
     assert [share(epoch, 99) for epoch in (1, 2, 6, 7, 11, 12)] == pytest.approx([1, 1, 1, 0.1, 0.1, 0.01])
 
 
-def test_the_first_push_may_come_later_than_the_others() -> None:
-    stages = plan(LearningRates(), epochs=12, warm=3, push_start=8, push_every=2, last_layer=0)
-    assert names(stages) == ["warm3", "joint5", "push", "joint2", "push", "joint2", "push"]
-    assert planned_epochs(stages) == 12
-
-
-def test_prototypes_may_stay_from_the_first_push_on() -> None:
-    stages = plan(
-        LearningRates(), epochs=6, warm=0, push_every=2, last_layer=1, prototypes_learn="until-push"
-    )
-    rates = [stage.learning_rates for stage in stages if isinstance(stage, Phase) and stage.name == "joint"]
-    assert [rate.prototypes for rate in rates] == [3e-3, 0.0, 0.0]
+def test_prototypes_that_never_learn_are_pushed_first() -> None:
+    stages = plan(LearningRates(), epochs=4, warm=1, push_every=2, last_layer=1, prototypes_learn="never")
+    assert names(stages) == ["push", "last1", "warm1", "joint1", "push", "last1", "joint2", "push", "last1"]
+    rates = [stage.learning_rates for stage in stages if isinstance(stage, Phase) and stage.name != "last"]
+    assert [rate.prototypes for rate in rates] == [0.0] * 3
     assert [rate.shaping for rate in rates] == [3e-3] * 3
+    assert planned_epochs(stages) == 4

@@ -88,6 +88,7 @@ class Backbone(nn.Module):
         self.in_channels = in_channels
         self.report = report
         self.channels = int(_described(trunk).num_features)
+        self.fine_channels = self.channels  # the first so many are of the finest level: here the only one
         self.mean, self.std = _normalisation(trunk, spec, in_channels)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -2,8 +2,8 @@
 
 The last map of a classifier is coarse, 7×7 at 224 pixels, and small parts drown in it; one resolution earlier
 places are twice as fine, but each knows less. Here they are joined: every channel is brought to unit spread,
-coarse maps are enlarged to the finest, and of all channels together the principal components are kept. As
-enlarging and projecting are both linear, each level is projected first, where it is small, and then enlarged.
+of each level the principal components are kept, and coarse maps are enlarged to the finest. The finest level
+comes first and by itself: it knows best where something is (`fine_channels`), the others what it is.
 """
 
 import math
@@ -34,8 +34,9 @@ class Joining:
 class JoinedLevels(Backbone):
     """A backbone whose last `levels` resolutions are one map (B, D, h, w) of the finest of them.
 
-    D is `channels`, or all channels of the levels if these are fewer. Where a trunk has one resolution only,
-    as a grid of tokens has, its last blocks are joined. Before `fit` the projection is random.
+    D is `channels`, or all channels of the levels if these are fewer; the levels share it, the finest first.
+    Where a trunk has one resolution only, as a grid of tokens has, its last blocks are joined. Before `fit`
+    the projections are random.
 
     Deviation: the paper takes the last feature map only. Its places are coarser than the parts that tell
     similar classes apart; `levels=1`, the default, is the paper's.
@@ -58,19 +59,18 @@ class JoinedLevels(Backbone):
             every = dry_run(self._all_maps, self.trunk, self.in_channels, image_size)
         self.taken = _taken(every, levels, trunk_name(self.trunk))
         self.widths = [every[number].shape[1] for number in (*self.taken, -1)]
-        self.channels = min(channels, sum(self.widths))
+        self.kept = shared_out(channels, self.widths)
+        self.channels, self.fine_channels = sum(self.kept), self.kept[0]
         self.projections = nn.ModuleList(
-            nn.Conv2d(width, self.channels, kernel_size=1, bias=place == 0)
-            for place, width in enumerate(self.widths)
+            nn.Conv2d(width, kept, kernel_size=1) for width, kept in zip(self.widths, self.kept, strict=True)
         )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Equal to the projection of the joined levels, only cheaper: see above."""
+        """Each level is projected where it is small, and then enlarged."""
         maps = [project(level) for project, level in zip(self.projections, self.maps(images), strict=True)]
-        fine, size = maps[0], (maps[0].shape[-2], maps[0].shape[-1])
-        for coarse in maps[1:]:
-            fine = fine + (coarse if coarse.shape[-2:] == size else upsample(coarse, size))
-        return fine
+        size = (maps[0].shape[-2], maps[0].shape[-1])
+        enlarged = [level if level.shape[-2:] == size else upsample(level, size) for level in maps]
+        return torch.cat(enlarged, dim=1)
 
     def maps(self, images: Tensor) -> list[Tensor]:
         """The levels (B, C, h, w), the finest first; the last is what the trunk itself gives."""
@@ -100,11 +100,19 @@ class JoinedLevels(Backbone):
         return torch.cat([upsample(level, size) for level in maps], dim=1)
 
     def _project(self, sums: "_Sums") -> None:
-        weight, bias = principal(sums.mean, sums.covariance, self._weights(sums.covariance), self.channels)
+        """All levels leave with the same scale, so that they weigh what `_weights` says."""
         convolutions: list[Any] = list(self.projections)
-        convolutions[0].bias.copy_(bias)
-        for convolution, part in zip(convolutions, weight.split(self.widths, dim=1), strict=True):
-            convolution.weight.copy_(part[:, :, None, None])
+        means, weights = sums.mean.split(self.widths), self._weights(sums.covariance).split(self.widths)
+        found, first = [], 0
+        for mean, weight, kept in zip(means, weights, self.kept, strict=True):
+            own = slice(first, first + len(mean))
+            found.append(principal(sums.covariance[own, own], weight, kept))
+            first = own.stop
+        variance = torch.cat([values for _, values in found]).mean()
+        scale = variance.clamp_min(torch.finfo(variance.dtype).tiny).rsqrt()
+        for convolution, (rows, _), mean in zip(convolutions, found, means, strict=True):
+            convolution.weight.copy_(scale * rows[:, :, None, None])
+            convolution.bias.copy_(-scale * rows @ mean)
 
     def _weights(self, covariance: Tensor) -> Tensor:
         """What each channel (ΣC,) is multiplied with: to unit spread, then the level's weight."""
@@ -119,20 +127,25 @@ class JoinedLevels(Backbone):
         return torch.cat(parts)
 
 
-def principal(mean: Tensor, covariance: Tensor, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Weight (count, C) and bias (count,) that turn a vector (C,) into its first principal components.
+def shared_out(channels: int, widths: Sequence[int]) -> list[int]:
+    """How many of `channels` each level keeps: the finest an equal share, coarser ones what is then left."""
+    kept: list[int] = []
+    for number, width in enumerate(widths):
+        share = (channels - sum(kept)) // (len(widths) - number)
+        kept.append(max(1, min(width, share)))
+    return kept
 
-    `weights` (C,) scale the vector before. The components leave with a mean variance of 1, so that what
-    follows starts alike with every backbone. The sign of a component, which is arbitrary, is that of its
+
+def principal(covariance: Tensor, weights: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Rows (count, C) that turn a vector (C,) into its first principal components, and their variances.
+
+    `weights` (C,) scale the vector before. The sign of a component, which is arbitrary, is that of its
     largest entry, so that two machines agree.
     """
-    scaled = weights[:, None] * covariance * weights
-    values, vectors = torch.linalg.eigh(scaled)
+    values, vectors = torch.linalg.eigh(weights[:, None] * covariance * weights)
     values, vectors = values.flip(0)[:count], vectors.flip(1)[:, :count]
     largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
-    rows = (vectors * largest.sign()).T * weights
-    rows = rows / values.mean().clamp_min(torch.finfo(values.dtype).tiny).sqrt()
-    return rows, -rows @ mean
+    return (vectors * largest.sign()).T * weights, values.clamp_min(0)
 
 
 class _Sums:

@@ -9,36 +9,39 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, normalize
 
-from dprotonet.encoder.shaping import Shaping
-
 
 class PartMaps(nn.Module):
     """Backbone features (B, C, h, w) to shares (B, K, h, w): a softmax over K parts and some backgrounds.
 
     A part is a direction of local features; the cosine with it, times `contrast`, and an offset are what the
-    softmax sees. Backgrounds are directions too, whose shares are dropped.
+    softmax sees. Backgrounds are directions too, whose shares are dropped. Only the first `channels` of the
+    features are looked at: where levels are joined, those of the finest, which know best where something is.
     """
 
-    def __init__(self, in_channels: int, parts: int, *, backgrounds: int = 6, contrast: float = 10.0) -> None:
+    def __init__(self, channels: int, parts: int, *, backgrounds: int = 6, contrast: float = 10.0) -> None:
         super().__init__()
+        self.channels = channels
         self.parts = parts
         self.contrast = contrast
-        self.directions = nn.Parameter(torch.randn(parts + backgrounds, in_channels))
+        self.directions = nn.Parameter(torch.randn(parts + backgrounds, channels))
         self.offset = nn.Parameter(torch.zeros(parts + backgrounds))
+
+    def seen(self, feature_map: Tensor) -> Tensor:
+        """What the maps depend on: unit vectors (B, channels, h, w)."""
+        return normalize(feature_map[:, : self.channels], dim=1)
 
     def forward(self, feature_map: Tensor) -> Tensor:
         directions = normalize(self.directions, dim=1)[:, :, None, None]
-        closeness = conv2d(normalize(feature_map, dim=1), directions, self.offset)
+        closeness = conv2d(self.seen(feature_map), directions, self.offset)
         return (self.contrast * closeness).softmax(dim=1)[:, : self.parts]
 
 
 class WithParts(nn.Module):
-    """Shaped features and, as further channels, the shares of the parts in the same map: (B, D + K, h, w)."""
+    """The features as they are and, as further channels, the shares of the parts: (B, C + K, h, w)."""
 
-    def __init__(self, features: Shaping, part_maps: PartMaps) -> None:
+    def __init__(self, part_maps: PartMaps) -> None:
         super().__init__()
-        self.features = features
         self.part_maps = part_maps
 
     def forward(self, feature_map: Tensor) -> Tensor:
-        return torch.cat([self.features(feature_map), self.part_maps(feature_map)], dim=1)
+        return torch.cat([feature_map, self.part_maps(feature_map)], dim=1)

@@ -148,8 +148,9 @@ def build_network(
     if config.network == "blackbox":
         return _black_box(backbone, backbone.feature_size(image_size), classes)
     count = classes * config.prototypes_per_class
-    shaping = build_shaping(config, backbone.channels, count)
-    regions = build_regions(config, backbone.feature_size(image_size), masks=masks, count=count)
+    shaping = build_shaping(config, backbone.channels, count, fine=backbone.fine_channels)
+    size = backbone.feature_size(image_size)
+    regions = build_regions(config, size, masks=masks, count=count, channels=backbone.channels)
     prototypes = Prototypes(
         classes,
         config.prototypes_per_class,
@@ -176,27 +177,39 @@ def _black_box(backbone: Backbone, size: tuple[int, int], classes: int) -> Black
     return BlackBox(Encoder(backbone, nn.Identity(), average), nn.Linear(backbone.channels, classes))
 
 
-def build_shaping(config: NetworkConfig, in_channels: int, prototypes: int) -> nn.Module:
+def build_shaping(
+    config: NetworkConfig, in_channels: int, prototypes: int, *, fine: int | None = None
+) -> nn.Module:
     """The shaping net; where regions are learned, with a second one beside it that says where they are.
+
+    Parts have shaping nets of their own, in `Parts`; here is only where they are, by the `fine` channels.
 
     Unstated: what XProtoNet's occurrence net looks like inside; ours is a shaping net with a channel for each
     prototype.
     """
+    if config.regions == "parts":
+        return WithParts(PartMaps(fine or in_channels, config.parts))
     ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
     shaping = Shaping(in_channels, config.dimension, ending=ending)
-    if config.regions == "parts":
-        return WithParts(shaping, PartMaps(in_channels, config.parts))
-    return Beside(shaping, Shaping(in_channels, prototypes)) if config.regions == "occurrence" else shaping
+    if config.regions == "occurrence":
+        return Beside(shaping, Shaping(in_channels, prototypes))
+    return shaping
 
 
 def build_regions(
-    config: NetworkConfig, size: tuple[int, int], *, masks: Tensor | None = None, count: int = 1
+    config: NetworkConfig,
+    size: tuple[int, int],
+    *,
+    masks: Tensor | None = None,
+    count: int = 1,
+    channels: int = 1,
 ) -> Masks | Points | Patches | Occurrence | Parts:
-    """The regions of a config; `count` is that of prototypes, for regions that belong to one each."""
+    """The regions of a config; `count` is that of prototypes, for regions that belong to one each, `channels`
+    that of the backbone, for regions that shape its features themselves."""
     if config.regions == "occurrence":
         return Occurrence(config.dimension, count, size)
     if config.regions == "parts":
-        return Parts(config.dimension, config.parts, size)
+        return Parts(channels, config.dimension, config.parts, size)
     if config.regions == "points":
         return Points(config.dimension, size)
     if config.regions == "patches":
@@ -258,7 +271,13 @@ def build_augment(config: AugmentationConfig) -> Augment:
 def build_stages(config: Config) -> tuple[Stage, ...]:
     training = config.training
     backbone_rate = 0.0 if training.mode == "frozen" else training.rate_backbone
-    rates = LearningRates(backbone_rate, training.rate_shaping, training.rate_prototypes, training.rate_head)
+    rates = LearningRates(
+        backbone_rate,
+        training.rate_shaping,
+        training.rate_prototypes,
+        training.rate_head,
+        part_maps=training.rate_parts,
+    )
     epochs, warm, every = training.epochs, training.warm_epochs, training.push_every
     if config.network.network == "blackbox":
         return plan_without_pushes(rates, epochs=epochs, warm=warm, judge_every=every)
@@ -267,7 +286,6 @@ def build_stages(config: Config) -> tuple[Stage, ...]:
         epochs=epochs,
         warm=warm,
         push_every=every,
-        push_start=training.push_start,
         last_layer=training.last_layer_epochs,
         head_learns=training.head_learns,
         prototypes_learn=training.prototypes_learn,

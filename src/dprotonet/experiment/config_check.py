@@ -22,7 +22,6 @@ _LEAST = {
     "views_per_epoch": 1,
     "warm_epochs": 0,
     "push_every": 1,
-    "push_start": 0,
     "last_layer_epochs": 0,
     "patience": 1,
     "batch_size": 1,
@@ -47,6 +46,7 @@ _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "rate_shaping": _ABOVE_0,
     "rate_prototypes": _ABOVE_0,
     "rate_head": _ABOVE_0,
+    "rate_parts": _ABOVE_0,
     "epsilon": _ABOVE_0,
     "mask_contrast": ("above 0, at most 1", lambda value: 0 < value <= 1),
     "label_smoothing": _SHARE,
@@ -93,7 +93,7 @@ def _check_shaping_start(config: Config) -> None:
     if config.training.shaping_start == "random" or network.network == "blackbox":
         return
     obstacles = {
-        f"--regions {network.regions}": network.regions in ("occurrence", "parts"),
+        f"--regions {network.regions}": network.regions == "occurrence",
         "--activation sigmoid": network.activation == "sigmoid",
         "--dimension 1": network.dimension == 1,
     }

@@ -25,5 +25,4 @@ class Epochs:
         event = "it is judged" if judged else "a push comes"
         warm = f"{training.warm_epochs} are warm, and " if training.warm_epochs > training.epochs else ""
         taken = planned_epochs(build_stages(config))
-        first = f", the first after {training.push_start}" if training.push_start and not judged else ""
-        return cls(training.epochs, taken, f"{warm}{event} every {training.push_every}{first}")
+        return cls(training.epochs, taken, f"{warm}{event} every {training.push_every}")

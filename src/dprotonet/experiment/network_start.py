@@ -4,8 +4,10 @@ import torch
 
 from dprotonet.config import TrainingConfig
 from dprotonet.encoder.part_maps import WithParts
+from dprotonet.encoder.regions import Parts
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.discriminant import start_as_discriminant
+from dprotonet.training.part_discriminant import start_parts_as_discriminants
 from dprotonet.training.part_start import start_parts
 from dprotonet.training.start import starting_vectors, uniform_vectors
 from dprotonet.training.views import ViewSource
@@ -17,12 +19,15 @@ def start_network(
     """Start all that does not start at random; a black box does."""
     if isinstance(network, BlackBox):
         return
-    seed, shaping = training.seed, network.encoder.shaping
+    seed, shaping, regions = training.seed, network.encoder.shaping, network.encoder.regions
     if isinstance(shaping, WithParts):
         start_parts(network, shaping.part_maps, views, seed=seed, device=device)
-    if training.shaping_start == "discriminant":
+    discriminant = training.shaping_start == "discriminant"
+    if discriminant and not isinstance(regions, Parts):
         start_as_discriminant(network, views, seed=seed, device=device)
     if training.prototype_start == "uniform":
         network.initialise_prototypes(uniform_vectors(network, seed=seed))
         return
     network.initialise_prototypes(starting_vectors(network, views, seed=seed, device=device))
+    if discriminant and isinstance(regions, Parts):
+        start_parts_as_discriminants(network, regions, views, device=device)

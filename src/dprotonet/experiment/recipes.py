@@ -121,26 +121,23 @@ _PARTS: Tables = {  # docs/parts.md
         "regions": "parts",
         "dimension": 256,
         "similarity": "cosine",
-        "head_own": 7.5,  # cosines are small numbers beside the logits of a confident answer
-        "head_other": 0.0,  # 5 and -2.5 are the same probabilities, but a logit that nobody can read
+        "head_own": 2.0,  # cosines are small numbers beside the logits of a confident answer
+        "head_other": 0.0,
     },
     "training": {
-        "epochs": 35,
+        "epochs": 20,
         "warm_epochs": 0,
-        "push_start": 30,
         "push_every": 5,
         "push_sources": 10,
-        "prototypes_learn": "until-push",
+        "prototypes_learn": "never",  # what they are pushed to is all that they are
         "head_learns": "never",
         "last_layer_epochs": 0,
-        "optimizer": "adamw",
-        "rate_shaping": 2e-3,
-        "rate_prototypes": 2e-3,
-        "decay_shaping": 0.5,
-        "shaping_dropout": 0.3,
-        "shaping_start": "random",
+        "rate_shaping": 3e-4,
+        "decay_shaping": 0.0,
+        "shaping_dropout": 0.5,
+        "shaping_start": "discriminant",
         "label_smoothing": 0.05,
-        "cluster": 0.8,  # the paper's; without it prototypes learn far from all regions, and a push hurts
+        "cluster": 0.0,
         "separation": 0.0,
         "foreign": 0.0,
     },
@@ -239,7 +236,7 @@ def _can_be_discriminant(given: Tables) -> bool:
     """Whether a plain shaping net is asked for; `check_config` says why others cannot start so."""
     network = given["network"]
     return (
-        network.get("regions") not in ("occurrence", "parts")
+        network.get("regions") != "occurrence"
         and network.get("activation", "none") == "none"
         and network.get("dimension") != 1
     )

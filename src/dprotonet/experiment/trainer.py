@@ -17,6 +17,7 @@ from dprotonet.config import Config, DataConfig, ExplainingConfig, by_name
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.part import Part
 from dprotonet.data.transforms import Augment, Views
+from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import (
@@ -156,7 +157,7 @@ class Trainer:
             pretrained=True,
         )
         for part in network.modules():
-            if isinstance(part, Shaping):
+            if isinstance(part, (Shaping, Parts)):
                 part.dropout = self.config.training.shaping_dropout
         return network
 

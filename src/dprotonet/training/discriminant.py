@@ -65,7 +65,13 @@ def fisher_discriminant(moments: ClassMoments, *, count: int, shrinkage: float =
 
     `shrinkage` mixes the covariance with a multiple of the unit matrix: there are fewer images than channels.
     """
-    means, within = moments.means()[moments.count > 0], moments.within()
+    count = min(count, int((moments.count > 0).sum()) - 1)
+    return whitened(moments, moments.within(), count=count, shrinkage=shrinkage)
+
+
+def whitened(moments: ClassMoments, within: Tensor, *, count: int, shrinkage: float) -> Discriminant:
+    """`count` directions, whitened by the covariance `within` (D, D): first those that tell classes apart."""
+    means = moments.means()[moments.count > 0]
     # Images that repeat have no spread but that of rounding, which is no covariance.
     rounding = 1e-9 * moments.square.diagonal().mean() / moments.count.sum()
     spread = within.diagonal().mean().clamp_min(rounding).clamp_min(1e-12)
@@ -73,7 +79,7 @@ def fisher_discriminant(moments: ClassMoments, *, count: int, shrinkage: float =
     factor = torch.linalg.cholesky((1 - shrinkage) * within + shrinkage * isotropic)
     centre = means.mean(0)
     white = torch.linalg.solve_triangular(factor, (means - centre).T, upper=False).T  # (C, D)
-    leading = torch.linalg.svd(white, full_matrices=False).Vh[: min(count, len(means) - 1)]
+    leading = torch.linalg.svd(white, full_matrices=count > len(white)).Vh[:count]
     directions = torch.linalg.solve_triangular(factor.T, leading.T, upper=True).T
     return Discriminant(centre.float(), directions.float())
 
@@ -102,8 +108,7 @@ def start_as_discriminant(
 
 def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> ClassMoments:
     """Of the globally averaged features of all cached variants, or of the plain images alone."""
-    variants = range(1 + (views.augmentations or 0))
-    keys = [(index, variant) for index in range(len(views)) for variant in variants]
+    keys = every_view(views)
     centres = _centres(network, views, batch=batch, device=device)  # (C, parts, D)
     classes, parts, dimension = centres.shape
     moments = ClassMoments(classes * parts, dimension)
@@ -111,6 +116,12 @@ def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch
         nearest = (pooled.unsqueeze(1) - centres[labels]).square().sum(-1).argmin(1)
         moments.update(pooled, labels * parts + nearest)
     return moments
+
+
+def every_view(views: ViewSource) -> list[Key]:
+    """All cached variants, or the plain images alone."""
+    variants = range(1 + (views.augmentations or 0))
+    return [(index, variant) for index in range(len(views)) for variant in variants]
 
 
 def parts_of_a_class(labels: Sequence[int]) -> int:

@@ -55,7 +55,7 @@ def _fit(backbone: JoinedLevels, views: Views, accelerator: Accelerator) -> Iter
 
 def _key(backbone: JoinedLevels, views: Views) -> str:
     """Digest of all that the projection depends on."""
-    facts = (views.data.fingerprint, views.normalise, backbone.joining, backbone.taken, backbone.channels)
+    facts = (views.data.fingerprint, views.normalise, backbone.joining, backbone.taken, backbone.kept)
     return tensor_digest(backbone.trunk.state_dict(), beginning="\n".join(map(str, facts)))
 
 

@@ -35,7 +35,7 @@ def start_parts(
 ) -> None:
     """Set the directions of `part_maps` from training images."""
     generator = torch.Generator().manual_seed(derived_seed(seed, 1))
-    places = torch.cat(list(_places(network, views, batch=batch, device=device)))  # (N, h, w, C)
+    places = torch.cat(list(_places(network, part_maps, views, batch=batch, device=device)))  # (N, h, w, C)
     height, width = places.shape[1:3]
     border = border_of(height, width)
     every = spherical_clusters(places.flatten(0, 2), _CLUSTERS, generator)
@@ -73,14 +73,16 @@ def spherical_clusters(vectors: Tensor, count: int, generator: torch.Generator, 
     return centres
 
 
-def _places(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> Iterator[Tensor]:
-    """Unit vectors (B, h, w, C) of the backbone's maps of plain images, on the CPU."""
+def _places(
+    network: DProtoNet, part_maps: PartMaps, views: ViewSource, *, batch: int, device: torch.device
+) -> Iterator[Tensor]:
+    """What `part_maps` sees of plain images, (B, h, w, C), on the CPU."""
     was_training = network.training
     network.eval()
     keys = [(index, 0) for index in range(0, len(views), -(-len(views) // _IMAGES))]
     for view in load(views, chunks(keys, batch), workers=0):
         maps = network.encoder.backbone(view.inputs.to(device)).float()
-        yield normalize(maps, dim=1).movedim(1, -1).cpu()
+        yield part_maps.seen(maps).movedim(1, -1).cpu()
     network.train(was_training)
 
 

@@ -12,12 +12,13 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Of the four parts (Section 4.3); zero lets a part rest, its BatchNorm statistics included."""
+    """Of the four parts (Section 4.3) and of part maps; zero lets one rest, BatchNorm statistics included."""
 
     backbone: float = 1e-4
     shaping: float = 3e-3
     prototypes: float = 3e-3
     head: float = 1e-4
+    part_maps: float = 0.0
 
     def of(self, part: str) -> float:
         rate: float = getattr(self, part)
@@ -36,6 +37,7 @@ class WeightDecay:
     shaping: float = 3e-2
     prototypes: float = 0.0
     head: float = 0.0
+    part_maps: float = 0.0
 
     def of(self, part: str) -> float:
         strength: float = getattr(self, part)
@@ -94,7 +96,7 @@ class StepDecay:
 
 
 HeadLearns = Literal["always", "last", "never"]
-PrototypesLearn = Literal["always", "until-push"]
+PrototypesLearn = Literal["always", "never"]
 
 
 def plan(
@@ -103,38 +105,34 @@ def plan(
     epochs: int = 30,
     warm: int = 5,
     push_every: int = 10,
-    push_start: int = 0,
     last_layer: int = 20,
     head_learns: HeadLearns = "always",
     prototypes_learn: PrototypesLearn = "always",
 ) -> tuple[Stage, ...]:
     """Warm epochs, then joint ones; after every `push_every` a push and `last_layer` epochs of the head.
 
-    The first push comes after `push_start` epochs, 0 for `push_every`. `epochs` counts warm and joint epochs
-    and is rounded up to end at a push. Following Algorithm 2 the head learns in every stage; ProtoPNet's code
-    freezes it outside the last-layer stage (`last`), NP-ProtoPNet throughout (`never`, which leaves no
-    last-layer stage).
+    `epochs` counts warm and joint epochs and is rounded up to end at a push. Following Algorithm 2 the head
+    learns in every stage; ProtoPNet's code freezes it outside the last-layer stage (`last`), NP-ProtoPNet
+    throughout (`never`, which leaves no last-layer stage). Where prototypes never learn, a push comes first.
 
     Unstated: N of Algorithm 2, the length of the last-layer stage; 20 epochs, as ProtoPNet.
     Unstated: when to stop. We end after `epochs`, or earlier by patience on validation accuracy after a push.
     """
-    if min(epochs, push_every) < 1 or min(warm, last_layer, push_start) < 0:
+    if min(epochs, push_every) < 1 or min(warm, last_layer) < 0:
         raise ValueError("epochs and push_every must be positive, the others not negative")
     together = rates if head_learns == "always" else replace(rates, head=0.0)
     head_only = LearningRates(backbone=0.0, shaping=0.0, prototypes=0.0, head=rates.head)
+    pushed: list[Stage] = [Push(), Phase("last", last_layer if head_learns != "never" else 0, head_only)]
     stages: list[Stage] = []
-    start, length = 0, push_start or push_every
-    while start < max(epochs, warm):
-        warm_here = min(max(warm - start, 0), length)
+    if prototypes_learn == "never":
+        together, stages = replace(together, prototypes=0.0), [*pushed]
+    for start in range(0, max(epochs, warm), push_every):
+        warm_here = min(max(warm - start, 0), push_every)
         stages += [
             Phase("warm", warm_here, replace(together, backbone=0.0)),
-            Phase("joint", length - warm_here, together),
-            Push(),
+            Phase("joint", push_every - warm_here, together),
+            *pushed,
         ]
-        stages += [Phase("last", last_layer if head_learns != "never" else 0, head_only)]
-        if prototypes_learn == "until-push":
-            together = replace(together, prototypes=0.0)
-        start, length = start + length, push_every
     return tuple(stage for stage in stages if not isinstance(stage, Phase) or stage.epochs)
 
 

@@ -1,39 +1,49 @@
-"""Regions that follow the content: z_k(x) ∝ Σ_u a_k(x)_u F(x)_u, one region a part.
+"""Regions that follow the content: z_k(x) ∝ A_k (Σ_u a_k(x)_u F(x)_u - c_k), one region per part.
 
-Eq. (8) with a mask that depends on the image; the length of z_k says how far the part is there at all. The
-maps a_k come as channels behind those of the features (`encoder.part_maps`), so that they learn with the
-shaping net. The same part has the same number in every image; a prototype belongs to a part and is compared
-with that part only (`inference.pairing.PartRegion`).
+Eq. (8) with a mask that depends on the image, and a shaping net for each part: what tells beaks apart is not
+what tells tails apart. The length of z_k says how far the part is there at all. The maps a_k come as channels
+behind those of the features (`encoder.part_maps`). The same part has the same number in every image; a
+prototype belongs to a part and is compared with that part only (`inference.pairing.PartRegion`).
 """
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import normalize
+from torch.nn.functional import dropout1d, normalize
 
 
 class Parts(nn.Module):
-    """(B, D + K, h, w), the last K channels being the share of each part in a place, to (B, K, D).
+    """(B, C + K, h, w), the last K channels being the share of each part in a place, to (B, K, D).
 
-    The direction of a region vector is that of the mean feature of its part, its length the largest share
-    that the part has of any place, in [0, 1]: a part that is hidden, or that is not there, has a short one.
+    The direction of a region vector is that of the mean feature of its part, seen from the part's `centre`
+    and turned by its `shaping`; its length is the largest share that the part has of any place, in [0, 1]: a
+    part that is hidden, or that is not there, has a short one. While it trains, it does without a share
+    `dropout` of the channels, the same for all parts.
 
     Deviation: the paper's masks are fixed and unrestricted, so that a region vector is a view of nearly the
     whole image; these follow the image. `sharpness` is the power that shares are raised to, so that a region
-    is made of the places that clearly belong to it.
+    is made of the places that clearly belong to it. The paper's shaping net is one for all regions, two
+    convolutions; here each part has one of its own, linear, which is the same before pooling as after it. It
+    begins as the identity.
     """
 
     lies_on_the_image = False  # the next part is no next place
 
-    def __init__(self, dimension: int, count: int, size: tuple[int, int], *, sharpness: float = 4.0) -> None:
+    def __init__(
+        self, channels: int, dimension: int, count: int, size: tuple[int, int], *, sharpness: float = 4.0
+    ) -> None:
         super().__init__()
+        self.channels = channels
         self.dimension = dimension
         self.count = count
         self.size = size
         self.sharpness = sharpness
+        self.dropout = 0.0
+        self.centre = nn.Parameter(torch.zeros(count, channels))
+        self.shaping = nn.Parameter(torch.eye(dimension, channels).repeat(count, 1, 1))
 
     def maps(self, feature_map: Tensor) -> Tensor:
         """Where each part is, (B, K, h, w) in [0, 1]."""
-        return feature_map[:, self.dimension :]
+        return feature_map[:, self.channels :]
 
     def footprint(self) -> Tensor:
         """Everywhere: where a part is, is decided by the image, see `maps`."""
@@ -47,15 +57,25 @@ class Parts(nn.Module):
         return torch.stack([top, left, torch.full_like(top, 1 / height), torch.full_like(top, 1 / width)], -1)
 
     def forward(self, feature_map: Tensor) -> Tensor:
-        if feature_map.shape[1] != self.dimension + self.count:
+        channelwise = (self.pooled(feature_map) - self.centre).transpose(1, 2)  # (B, C, K)
+        heard = dropout1d(channelwise, self.dropout, self.training).transpose(1, 2)
+        shaped = torch.einsum("bkc,kdc->bkd", heard, self.shaping)
+        direction = normalize(shaped, dim=-1, eps=torch.finfo(shaped.dtype).tiny)
+        return direction * self.presence(feature_map).unsqueeze(-1)
+
+    def pooled(self, feature_map: Tensor) -> Tensor:
+        """The mean feature of each part, (B, K, C)."""
+        if feature_map.shape[1] != self.channels + self.count:
             raise ValueError(
-                f"feature map {tuple(feature_map.shape)} against {self.dimension} channels of features "
+                f"feature map {tuple(feature_map.shape)} against {self.channels} channels of features "
                 f"and {self.count} of parts"
             )
-        features = feature_map[:, : self.dimension].flatten(2)  # (B, D, hw)
-        weight = self.maps(feature_map).flatten(2).pow(self.sharpness)
-        direction = normalize(weight @ features.transpose(1, 2), dim=-1, eps=torch.finfo(weight.dtype).tiny)
-        return direction * self.presence(feature_map).unsqueeze(-1)
+        features = feature_map[:, : self.channels].flatten(2)  # (B, C, hw)
+        share = self.maps(feature_map).flatten(2)
+        # Relative to the largest share, or the power of a part that is hardly there would be rounded to 0.
+        tiny = torch.finfo(share.dtype).tiny
+        weight = (share / share.amax(dim=-1, keepdim=True).clamp_min(tiny)).pow(self.sharpness)
+        return (weight / weight.sum(dim=-1, keepdim=True).clamp_min(tiny)) @ features.transpose(1, 2)
 
     def presence(self, feature_map: Tensor) -> Tensor:
         """How far each part is there, (B, K) in [0, 1]: its largest share of any place."""
