@@ -19,7 +19,7 @@ _HOME = {
     "train": "dprotonet.experiment.api",
     "Model": "dprotonet.experiment.model",
     "Prediction": "dprotonet.experiment.model",
-    "EvidenceItem": "dprotonet.experiment.model",
+    "EvidenceItem": "dprotonet.experiment.evidence",
     "ExplainedPrediction": "dprotonet.experiment.explain",
     "MDM": "dprotonet.interpretation.mdm",
     "preset": "dprotonet.interpretation.mdm",
@@ -51,8 +51,9 @@ if TYPE_CHECKING:
     from dprotonet.data.birds import Birds
     from dprotonet.errors import UserError
     from dprotonet.experiment.api import load, train
+    from dprotonet.experiment.evidence import EvidenceItem
     from dprotonet.experiment.explain import ExplainedPrediction
-    from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+    from dprotonet.experiment.model import Model, Prediction
     from dprotonet.interpretation.base import Explanation
     from dprotonet.interpretation.mdm import MDM, preset
     from dprotonet.network import DProtoNet

@@ -13,6 +13,7 @@ from dprotonet.data.base import image_of
 from dprotonet.encoder.regions import Parts
 from dprotonet.experiment.answer import answer
 from dprotonet.experiment.build import build_network
+from dprotonet.experiment.class_evidence import class_evidence
 from dprotonet.experiment.part_names import PartName
 from dprotonet.experiment.parts import Found, name_parts, nearest_places, suggested
 from dprotonet.experiment.place import Place, places_of
@@ -110,3 +111,23 @@ def test_all_prototypes_of_a_part_have_one_name(model: dp.Model) -> None:
     assert set(model.part_names.values()) == {PartName("beak", given=True)}
     assert isinstance(model.folder, Path)
     assert (model.folder / "part_names.json").is_file()
+
+
+def test_evidence_is_sorted_by_what_decides(model: dp.Model) -> None:
+    """Leads of the class's prototypes add up to its margin; a rival's prototypes have none."""
+    image = splits_of_run(model).test[1].image
+    prediction = model.predict(image)
+    said = answer(model, image)
+    for label in range(len(model.classes)):
+        told = class_evidence(model, prediction, label).evidence
+        assert [item.prototype for item in told] == [item.prototype for item in said.evidence(label)]
+        assert [item.decides for item in told] == sorted((item.decides for item in told), reverse=True)
+        leading = [item for item in told if item.lead is not None]
+        assert {item.class_name for item in leading} == {model.classes[label]}
+        assert len(leading) == PARTS
+        (rival,) = {model.classes.index(item.rival) for item in leading}
+        logits = said.logits()
+        assert logits[rival] == max(logits[k] for k in range(len(logits)) if k != label)
+        margin = float(logits[label] - logits[rival])
+        assert sum(item.lead or 0.0 for item in leading) == pytest.approx(margin, abs=1e-6)
+    assert prediction.evidence[0].ahead.endswith(f"ahead of {prediction.evidence[0].rival}")

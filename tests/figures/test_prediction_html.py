@@ -5,7 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dprotonet.experiment.model import EvidenceItem, Prediction
+from dprotonet.experiment.evidence import EvidenceItem
+from dprotonet.experiment.model import Prediction
 from dprotonet.figures.prediction_html import SHOWN, PointsRow, prediction_html
 from dprotonet.figures.style import AGAINST, FOR
 

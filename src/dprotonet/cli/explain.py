@@ -115,7 +115,8 @@ def show(found: Sequence[dict[str, Any]]) -> None:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
         for row in item["rows"]:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
-            print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}")
+            ahead = row["ahead"] and f" ({row['ahead']})"
+            print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}")
         if said := warning_of(item["distance"]):
             print(f"  {said}")
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.image_like import ImageLike
-from dprotonet.experiment.model import EvidenceItem, Model
+from dprotonet.experiment.model import Model
 from dprotonet.experiment.place import Place
 from dprotonet.network import BlackBox
 

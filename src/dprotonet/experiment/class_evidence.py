@@ -6,12 +6,13 @@ Similarities and regions of an image are those of its prediction; only the weigh
 import math
 from dataclasses import dataclass, replace
 
-from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+from dprotonet.experiment.evidence import Contrast, EvidenceItem, contrast_in
+from dprotonet.experiment.model import Model, Prediction
 
 
 @dataclass(frozen=True)
 class ClassEvidence:
-    """What every prototype says for one class, the largest contribution first; they sum to `logit`."""
+    """What every prototype says for one class, what decides most first; contributions sum to `logit`."""
 
     class_name: str
     label: int
@@ -22,11 +23,14 @@ class ClassEvidence:
 def class_evidence(model: Model, prediction: Prediction, label: int) -> ClassEvidence:
     """The evidence of a predicted image for the class `label`."""
     weights = model.prototyped.head.weight[label].detach().cpu().double().tolist()
-    items = [_reweighted(item, weights[item.prototype]) for item in prediction.evidence]
-    items.sort(key=lambda item: (-item.contribution, item.prototype))
+    scores = [item.similarity for item in sorted(prediction.evidence, key=lambda item: item.prototype)]
+    contrast = contrast_in(model, scores, label)
+    items = [_reweighted(item, weights[item.prototype], contrast) for item in prediction.evidence]
+    items.sort(key=lambda item: (-item.decides, item.prototype))
     logit = math.fsum(item.contribution for item in items)
     return ClassEvidence(model.classes[label], label, logit, tuple(items))
 
 
-def _reweighted(item: EvidenceItem, weight: float) -> EvidenceItem:
-    return replace(item, weight=weight, contribution=item.similarity * weight)
+def _reweighted(item: EvidenceItem, weight: float, contrast: Contrast | None) -> EvidenceItem:
+    plain = replace(item, weight=weight, contribution=item.similarity * weight, lead=None, rival="")
+    return plain if contrast is None else replace(plain, **contrast.of(item.prototype))

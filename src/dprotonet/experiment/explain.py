@@ -15,9 +15,10 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.errors import UserError
+from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size
-from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+from dprotonet.experiment.model import Model, Prediction
 from dprotonet.experiment.pictures import boxed_place
 from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay
@@ -106,6 +107,7 @@ class ExplainedPrediction:
             row.item.contribution,
             row.item.part,
             row.item.place is not None,
+            row.item.ahead,
         )
 
 

@@ -75,6 +75,7 @@ def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, fol
     image, source = f"{stem}-image-", f"{stem}-source-"
     return {
         **asdict(row.item),
+        "ahead": row.item.ahead,
         **boxes(row.input, explained.image_size),
         "source_box": row.source.box()._asdict(),
         "kept": row.input.kept,

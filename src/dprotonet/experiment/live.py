@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.explain import ExplainedRow
 from dprotonet.experiment.explainers import rival, watches_probability
-from dprotonet.experiment.model import EvidenceItem, Model
+from dprotonet.experiment.model import Model
 from dprotonet.experiment.saliency import METHODS
 from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.interpretation.base import Explanation

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from huggingface_hub import ModelHubMixin
@@ -17,14 +17,14 @@ from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network, build_normalise
 from dprotonet.experiment.config_check import check_config
+from dprotonet.experiment.evidence import EvidenceItem, contrast_in, evidence_items
 from dprotonet.experiment.familiarity import Familiarity, keep_familiarity, stored_familiarity, warning_of
 from dprotonet.experiment.hub import model_folder
 from dprotonet.experiment.image_like import ImageLike, name_of, several, square
 from dprotonet.experiment.part_names import PartName, read_part_names, write_part_names
-from dprotonet.experiment.place import Place, place_of, places_of, region_places
+from dprotonet.experiment.place import Place, places_of, region_places
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.figures.prediction_html import PointsRow, prediction_html
-from dprotonet.figures.words import looks_like
 from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
 from dprotonet.training.checkpoint import load_weights
 
@@ -35,67 +35,6 @@ if TYPE_CHECKING:
 Module = TypeVar("Module", bound=nn.Module)
 
 _LIKELY = 3  # classes named in a notebook
-
-
-@dataclass(frozen=True)
-class EvidenceItem:
-    """One prototype's part in a decision: similarity × weight = contribution to the class's logit.
-
-    Where regions are places, `place` is where the image looks like it, `source_place` where it came from.
-    """
-
-    prototype: int
-    class_name: str
-    source: str
-    similarity: float
-    weight: float
-    contribution: float
-    region: int
-    part: str = ""  # what people call its place, if that has a name
-    place: Place | None = None
-    source_place: Place | None = None
-
-    @property
-    def words(self) -> str:
-        """ "looks like", or with a named part "its beak looks like the beak of"."""
-        return looks_like(self.part)
-
-
-class Origin(Protocol):
-    """What evidence tells of a prototype."""
-
-    @property
-    def class_name(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    @property
-    def place(self) -> Place | None: ...
-
-
-def evidence_items(
-    origins: Sequence[Origin],
-    rows: Iterable[tuple[float, float, float, int]],
-    *,
-    places: Sequence[Place] | None,
-    parts: Mapping[int, str],
-) -> tuple[EvidenceItem, ...]:
-    """Evidence of every prototype, the largest contribution first.
-
-    A row is similarity, weight, contribution and region; `places` are those of regions in the image.
-    """
-    items = [
-        EvidenceItem(
-            number,
-            origin.class_name,
-            origin.source,
-            *row,
-            part=parts.get(number, ""),
-            place=place_of(row[3], places),
-            source_place=origin.place,
-        )
-        for number, (origin, row) in enumerate(zip(origins, rows, strict=True))
-    ]
-    return tuple(sorted(items, key=lambda item: -item.contribution))
 
 
 @dataclass(frozen=True)
@@ -111,7 +50,7 @@ class Prediction:
     probability: float
     probabilities: Mapping[str, float]
     logit: float
-    evidence: tuple[EvidenceItem, ...]  # of every prototype, the largest contribution first
+    evidence: tuple[EvidenceItem, ...]  # of every prototype, what decides most first
     familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
 
@@ -332,7 +271,8 @@ class Model(ModelHubMixin):
             for score, weight, where in zip(scores, weights, region, strict=True)
         ]
         said = {number: name.words for number, name in self.part_names.items()}
-        return evidence_items(self.prototypes, rows, places=places, parts=said)
+        contrast = contrast_in(self, scores, label)
+        return evidence_items(self.prototypes, rows, places=places, parts=said, contrast=contrast)
 
     # ── huggingface_hub ──
 

@@ -146,12 +146,11 @@ class QualityCheck:
 
     @torch.no_grad()
     def _rows(self, image: Tensor) -> list[int]:
-        """The prototypes that `explain` shows: those that contribute most to the predicted class."""
-        network = self.model.prototyped
-        evidence = network.evidence(image)
-        said = network.contributions(evidence, evidence.logits.argmax(dim=1))[0]
-        rows: list[int] = said.argsort(descending=True, stable=True)[: self.top].tolist()
-        return rows
+        """The prototypes that `explain` shows: those that decide most for the predicted class."""
+        evidence = self.model.prototyped.evidence(image)
+        label, scores = int(evidence.logits[0].argmax()), evidence.scores[0].cpu().double().tolist()
+        items = self.model.evidence(label, scores, evidence.region[0].tolist(), None)
+        return [item.prototype for item in items[: self.top]]
 
     def _other(self, numbers: Sequence[int], place: int) -> Tensor:
         """The next image of another class, or the next one at all."""

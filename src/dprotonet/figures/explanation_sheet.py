@@ -47,6 +47,8 @@ class ExplanationRow:
     """What people call the part, if it has a name."""
     boxed: bool = False
     """Whether a box on the pictures marks its place."""
+    ahead: str = ""
+    """How far it is ahead of another class's prototype of the same part, in words."""
 
 
 def explanation_sheet(
@@ -94,6 +96,8 @@ def _draw_row(canvas: Canvas, row: ExplanationRow, top: int) -> None:
     for place, name in enumerate(names):
         canvas.text((NAME, middle - 12 - 24 * (len(names) - place)), name, bold=True)
     canvas.text((NAME, middle - 10), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)
+    for place, line in enumerate(wrapped(row.ahead, LEDGER.points - NAME, font(SMALL), lines=2)):
+        canvas.text((NAME, top + NUMBERS + 34 + 20 * place), line, size=SMALL, colour=MUTED)
 
 
 def _draw_between(canvas: Canvas, words: str, middle: int) -> None:

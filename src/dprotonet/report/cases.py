@@ -11,8 +11,9 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData
 from dprotonet.experiment.class_evidence import ClassEvidence, class_evidence
+from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.familiarity import warning_of
-from dprotonet.experiment.model import EvidenceItem, Model, Prediction
+from dprotonet.experiment.model import Model, Prediction
 from dprotonet.experiment.pictures import boxed_place, place_picture
 from dprotonet.figures import overlay
 from dprotonet.figures.style import sentence
@@ -129,6 +130,7 @@ def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> 
         weight=entry.weight,
         points=entry.contribution,
         like=entry.words,
+        ahead=entry.ahead,
     )
 
 

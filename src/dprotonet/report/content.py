@@ -140,6 +140,7 @@ class EvidenceRow:
     weight: float
     points: float
     like: str = "looks like"
+    ahead: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import math
 from dataclasses import asdict
 
+from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.familiarity import warning_of
-from dprotonet.experiment.model import EvidenceItem
 from dprotonet.experiment.place import Place
 from dprotonet.figures.style import sentence
 from dprotonet.web import schemas
@@ -84,4 +84,7 @@ def _row(item: EvidenceItem) -> schemas.EvidenceRow:
         similarity=item.similarity,
         weight=item.weight,
         points=item.contribution,
+        lead=item.lead,
+        rival=item.rival,
+        ahead=item.ahead,
     )

@@ -74,6 +74,11 @@ class EvidenceRow(BaseModel):
     similarity: float
     weight: float
     points: float
+    lead: float | None = Field(
+        default=None, description="points ahead of the same part's prototype of `rival`, where it has one"
+    )
+    rival: str = Field(default="", description="the likeliest other class")
+    ahead: str = Field(default="", description="the same in words")
 
 
 class Reading(BaseModel):

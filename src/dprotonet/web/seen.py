@@ -11,8 +11,8 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.experiment.answer import Answer
+from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.explain import ExplainedRow, Explanation
-from dprotonet.experiment.model import EvidenceItem
 from dprotonet.experiment.pictures import boxed_place
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay, picture
 from dprotonet.web.store import Store
@@ -98,6 +98,7 @@ class Seen:
             item.contribution,
             item.part,
             item.place is not None,
+            item.ahead,
         )
 
 

@@ -17,12 +17,13 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.errors import UserError
+from dprotonet.experiment.evidence import EvidenceItem, evidence_items
 from dprotonet.experiment.explain import Explaining, OnStep
 from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.extra import import_onnx_extra
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size, name_of, square
-from dprotonet.experiment.model import EvidenceItem, Prediction, evidence_items, prediction_of
+from dprotonet.experiment.model import Prediction, prediction_of
 from dprotonet.figures import method_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.columns import ColumnNode

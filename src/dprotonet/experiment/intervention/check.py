@@ -130,7 +130,7 @@ class InterventionCheck:
         subject = self._subject(index)
         maps = self._row_maps(subject)
         shown = {item.name: self._explained(subject, item) for item in methods}
-        shown[ROWS] = joined_rows(maps, subject.contributions)
+        shown[ROWS] = joined_rows(maps, subject.decides)
         renderer = check_renderer(self.data)
         changes = changes_of(self.model, renderer, subject, exchanges=self.exchanges, seed=self.seed)
         row_heat, forms = self._row_heat(subject, maps), changes._asdict().items()

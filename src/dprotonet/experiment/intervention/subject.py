@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData, PartRenderer, Sample
+from dprotonet.experiment.evidence import contrast_in
 from dprotonet.experiment.model import Model
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import RegionNode
@@ -26,8 +27,9 @@ class Subject:
     scores: Tensor  # (P,) float64
     region: Tensor  # (P,)
     predicted: int
-    rows: Tensor  # (R,) prototypes of the predicted class, the largest contribution first
+    rows: Tensor  # (R,) prototypes of the predicted class, what decides most first
     contributions: Tensor  # (R,) of the rows
+    decides: Tensor  # (R,) what rows are sorted by: their lead over the likeliest other class, where known
 
     @property
     def seen(self) -> list[int]:
@@ -58,7 +60,9 @@ def subject_of(model: Model, data: ImageData, index: int, *, rows: int) -> Subje
     predicted = int(evidence.logits[0].argmax())
     own = (network.prototype_class.cpu() == predicted).nonzero().flatten()
     said = (weight[predicted] * scores)[own]
-    order = said.argsort(descending=True, stable=True)[:rows]
+    contrast = contrast_in(model, scores.tolist(), predicted)
+    decides = said if contrast is None else contrast.leads.points[own]
+    order = decides.argsort(descending=True, stable=True)[:rows]
     return Subject(
         index=index,
         sample=sample,
@@ -68,6 +72,7 @@ def subject_of(model: Model, data: ImageData, index: int, *, rows: int) -> Subje
         predicted=predicted,
         rows=own[order],
         contributions=said[order],
+        decides=decides[order],
     )
 
 
@@ -130,8 +135,8 @@ def row_maps(model: Model, subject: Subject, preset: str | Preset) -> Tensor:
     return torch.stack([found.heatmap.cpu() for found in MDM(preset=preset).explain(inputs, node)])
 
 
-def joined_rows(maps: Tensor, contributions: Tensor) -> Tensor:
-    """One heatmap (H, W) of the rows' (R, H, W), weighted by their contributions, negative ones left out."""
-    weight = contributions.double().clamp_min(0)
+def joined_rows(maps: Tensor, decides: Tensor) -> Tensor:
+    """One heatmap (H, W) of the rows' (R, H, W), weighted by what they decide, negative ones left out."""
+    weight = decides.double().clamp_min(0)
     weight = weight if weight.any() else torch.ones_like(weight)
     return torch.einsum("rhw,r->hw", maps.double(), weight / weight.sum())

@@ -43,6 +43,7 @@ export class Evidence {
         factor(points(item.weight), "weight"), make("span", { class: "sign", text: "=" }),
         factor(signed(item.points), "points", item.points < 0 ? "result against" : "result")),
       make("span", { class: "track", "aria-hidden": "true" }, fill),
+      item.ahead ? make("p", { class: "muted ahead", text: item.ahead }) : null,
       make("p", { class: "row gap" }, off));
   }
 

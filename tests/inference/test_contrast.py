@@ -1,0 +1,59 @@
+"""Leads: part by part what is said for a class less what is said for the likeliest other one."""
+
+import math
+
+import pytest
+import torch
+
+from dprotonet.inference.contrast import leads
+
+CLASSES, PARTS = 4, 3
+
+
+def drawn(per_class: int = PARTS, other: float = -0.2) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(per_class)
+    owner = torch.arange(CLASSES).repeat_interleave(per_class)
+    weight = torch.where(torch.arange(CLASSES)[:, None] == owner, 2.0, other).double()
+    return {
+        "scores": torch.rand(len(owner), generator=generator).double(),
+        "weight": weight + 0.1 * torch.rand(weight.shape, generator=generator).double(),
+        "part": torch.arange(len(owner)) % per_class % PARTS,
+        "prototype_class": owner,
+    }
+
+
+@pytest.mark.parametrize("per_class", [PARTS, PARTS + 2])
+@pytest.mark.parametrize("label", range(CLASSES))
+def test_leads_are_those_of_loops_and_add_up_to_the_margin(label: int, per_class: int) -> None:
+    given = drawn(per_class)
+    found = leads(**given, label=label)
+    logits = [float(row @ given["scores"]) for row in given["weight"]]
+    rival = max((k for k in range(CLASSES) if k != label), key=lambda k: logits[k])
+    assert found.rival == rival
+    for number, owner in enumerate(given["prototype_class"].tolist()):
+        if owner != label:
+            assert math.isnan(found.points[number])
+            continue
+        same = [j for j in range(len(given["part"])) if given["part"][j] == given["part"][number]]
+        ahead = sum(
+            float((given["weight"][label, j] - given["weight"][rival, j]) * given["scores"][j]) for j in same
+        )
+        sharing = sum(int(given["prototype_class"][j]) == label for j in same)
+        assert float(found.points[number]) == pytest.approx(ahead / sharing)
+    assert float(found.points.nansum()) == pytest.approx(logits[label] - logits[rival])
+
+
+def test_a_part_that_both_classes_share_decides_nothing() -> None:
+    given = drawn(other=0.0)
+    given["weight"] = given["weight"].round()
+    given["scores"] = torch.tensor([0.9, 0.2, 0.3] + [0.9, 0.1, 0.1] + [0.0] * 6).double()
+    found = leads(**given, label=0)
+    assert found.rival == 1
+    assert found.points[:PARTS].tolist() == pytest.approx([0.0, 0.2, 0.4])
+
+
+def test_the_scores_stay_as_they_are() -> None:
+    given = drawn()
+    before = {name: values.clone() for name, values in given.items()}
+    leads(**given, label=2)
+    assert all(torch.equal(values, before[name]) for name, values in given.items())
