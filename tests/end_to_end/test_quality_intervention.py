@@ -29,15 +29,18 @@ def test_quality_with_interventions(
     assert (len(content["images"]), content["exchanges"]) == (2, 3)
     assert content["decoder"] == "fast,iterations=1"
     assert list(content["importance"]["exchange"]) == list(PARTS)
-    for form in ("exchange", "removal"):
+    for form in ("exchange", "exchange, lead", "removal"):
         found = content["agreement"][form]
         assert {"mdm", "gradcam", "rows", "single rows", "area", "centre", "random"} <= set(found)
         assert all(-1 <= cells["correlation_sum"]["mean"] <= 1 for cells in found.values())
         assert all(0 <= cells["top_sum"]["mean"] <= 1 for cells in found.values())
     assert set(content["contrast"]) == {"the sibling's part", "another part"}
     show_intervention(content, tmp_path / "intervention.json")
-    shown = capsys.readouterr().out
-    assert "heat on parts against exchange of parts, 2 images" in shown
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "against the fall of the logit, one part exchanged, 2 images" in shown
+    assert "against the fall of the logit, one part removed, 2 images" in shown
+    assert "the fall of the lead over the likeliest other class, one part exchanged, 2 images" in shown
+    assert shown.count("truth again") == 2  # removal is not drawn by lot
     assert "deciding part" in shown
 
 

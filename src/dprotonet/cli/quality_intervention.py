@@ -13,11 +13,17 @@ if TYPE_CHECKING:
     from dprotonet.experiment.intervention.check import InterventionCheck
     from dprotonet.experiment.quality import QualityCheck
 
+_TRUTHS = {
+    "exchange": "the fall of the logit, one part exchanged",
+    "exchange, lead": "the fall of the lead over the likeliest other class, one part exchanged",
+    "removal": "the fall of the logit, one part removed",
+}
 _NOTE = (
     "Mean ± half of the 95 % bootstrap interval over images. Importance of a part: how far the predicted "
-    "class's logit falls when it is changed. Correlation: Spearman's over parts, of the heat (sum) or the "
-    "heat per pixel (mean). Top part: the one with most heat is the most important. Centre, random and area "
-    "are controls."
+    "class's logit, or its lead over the likeliest other class's, falls when the part is changed. "
+    "Correlation: Spearman's over parts, of importance with the heat (sum) or the heat per pixel (mean). Top "
+    "part: the one with most heat is the most important. Centre, random and area are controls. Truth again: "
+    "importance by as many other exchanges in place of heat; hardly more can be asked of an explainer."
 )
 
 
@@ -52,7 +58,7 @@ def show_intervention(content: Mapping[str, Any], path: Path) -> None:
     console = Console()
     for form, found in content["agreement"].items():
         heads = ("correlation, sum", "correlation, mean", "top part, sum", "top part, mean")
-        title = f"heat on parts against {form} of parts, {len(content['images'])} images"
+        title = f"heat on parts against {_TRUTHS[form]}, {len(content['images'])} images"
         console.print(_drawn(title, "explainer", heads, found))
     if content["contrast"]:
         heads = ("own evidence falls", "sibling's rises", "share of the margin", "sibling preferred")

@@ -38,9 +38,9 @@ def importance(before: Tensor, after: Tensor) -> Tensor:
     """How far a value falls when a part is changed: mean over E changes of before − after, (N, K).
 
     `before` (N,) is of the images as they are, `after` (N, K, E) of each image with each part changed in E
-    ways; the value is the logit of the class that is explained, or one prototype's contribution to it. A
-    change that was not made is NaN in `after` and left out of the mean; without any, importance is NaN.
-    Negative where the change speaks *for* the class.
+    ways; the value is the logit of the class that is explained, its lead over another class's, or one
+    prototype's contribution. A change that was not made is NaN in `after` and left out of the mean; without
+    any, importance is NaN. Negative where the change speaks *for* the class.
     """
     if after.ndim != 3 or before.shape != after.shape[:1]:
         shapes = f"before {tuple(before.shape)} against after {tuple(after.shape)}"

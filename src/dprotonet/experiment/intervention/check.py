@@ -1,9 +1,11 @@
 """Do explanations point at the parts that matter? Parts are changed one by one, and the network asked again.
 
 For each image: the parts that are seen are exchanged and removed by the renderer, and the heat of every
-explainer on the parts is compared with how far the predicted class's logit falls. The evidence rows, the
-decoder's heatmaps of the prototypes that say most for the class, are judged joined and one by one. Siblings
-show whether evidence moves with the deciding part, and whether the rows of a confusion name that part.
+explainer on the parts is compared with how far the predicted class's logit falls, and its lead over the
+likeliest other class. Parts are exchanged twice: what the second draw knows of the first is what can be asked
+of an explainer. The evidence rows, the decoder's heatmaps of the prototypes that say most for the class, are
+judged joined and one by one. Siblings show whether evidence moves with the deciding part, and whether the
+rows of a confusion name that part.
 """
 
 from collections import Counter
@@ -20,7 +22,8 @@ from dprotonet.experiment.compare.method import Case, Found, Method, method, pre
 from dprotonet.experiment.intervention.result import (
     AREA,
     CONTROLS,
-    ROWS,
+    EXCHANGE,
+    REMOVAL,
     Examined,
     InterventionResult,
     NamedPart,
@@ -31,8 +34,10 @@ from dprotonet.experiment.intervention.subject import (
     Subject,
     changes_of,
     contrast_of,
+    exchange_falls,
     falls,
     joined_rows,
+    joins,
     row_falls,
     row_maps,
     scores_of,
@@ -41,6 +46,7 @@ from dprotonet.experiment.intervention.subject import (
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.split_evidence import check_split, split_evidence
 from dprotonet.interpretation.base import Passes
+from dprotonet.interpretation.mdm import Preset
 from dprotonet.metrics.controls import centre_gaussian, random_maps
 from dprotonet.metrics.intervention import PartHeat, SiblingContrast, part_heat
 
@@ -69,6 +75,7 @@ class InterventionCheck:
     methods: Sequence[str] = METHODS
     exchanges: int = 3
     rows: int = 5
+    joined: int = 10  # prototypes at most in a joined heatmap, for each is decoded
     decoder: str = "fast"  # of `mdm` and of the rows: a preset, or one with values, fast,iterations=10
     seed: int = 0
 
@@ -76,7 +83,7 @@ class InterventionCheck:
         """Everything, image by image; `on_progress` hears what is being done, how much of it, of how much."""
         check_split(self.model, self.data)
         check_renderer(self.data)
-        for name in ("images", "exchanges", "rows"):
+        for name in ("images", "exchanges", "rows", "joined"):
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; interventions need at least 1")
         tell = on_progress or (lambda what, done, total: None)
@@ -88,12 +95,17 @@ class InterventionCheck:
         mistaken = self._confusions(tell)
         for done, index in enumerate(mistaken, start=1):
             subject = self._subject(index)
-            confused.append(self._named_part(subject, self._row_heat(subject, self._row_maps(subject))))
+            maps = row_maps(self.model, subject, subject.rows, self._preset)
+            confused.append(self._named_part(subject, self._row_heat(subject, maps)))
             tell("confusions of siblings", done, len(mistaken))
         return gathered(examined, confused, facts=self._facts())
 
     def _facts(self) -> dict[str, object]:
-        return {"exchanges": self.exchanges, "rows": self.rows, "decoder": self.decoder, "seed": self.seed}
+        return {name: getattr(self, name) for name in ("exchanges", "rows", "joined", "decoder", "seed")}
+
+    @property
+    def _preset(self) -> Preset:
+        return preset_of(self.decoder)[1]
 
     def _methods(self) -> list[Method]:
         """By name, as `compare` has them; a plain `mdm` is by the decoder that the rows have."""
@@ -118,8 +130,14 @@ class InterventionCheck:
     def _subject(self, index: int) -> Subject:
         return subject_of(self.model, self.data, index, rows=self.rows)
 
-    def _row_maps(self, subject: Subject) -> Tensor:
-        return row_maps(self.model, subject, preset_of(self.decoder)[1])
+    def _row_maps(self, subject: Subject) -> tuple[Tensor, dict[str, Tensor]]:
+        """The heatmap of each row shown (R, H, W), and the joined ones (H, W), by explainer."""
+        chosen = joins(subject, most=self.joined)
+        wanted = [subject.rows, *(item.prototypes for item in chosen.values())]
+        maps = row_maps(self.model, subject, torch.cat(wanted), self._preset)
+        rows, *rest = maps.split([len(prototypes) for prototypes in wanted])
+        weights = [item.weight for item in chosen.values()]
+        return rows, dict(zip(chosen, map(joined_rows, rest, weights), strict=True))
 
     def _row_heat(self, subject: Subject, maps: Tensor) -> PartHeat:
         """On each part by each row (R, K); NaN for rows that a class with few prototypes lacks."""
@@ -128,20 +146,24 @@ class InterventionCheck:
 
     def _examined(self, index: int, methods: Sequence[Method]) -> Examined:
         subject = self._subject(index)
-        maps = self._row_maps(subject)
-        shown = {item.name: self._explained(subject, item) for item in methods}
-        shown[ROWS] = joined_rows(maps, subject.decides)
+        maps, joined = self._row_maps(subject)
+        shown = {item.name: self._explained(subject, item) for item in methods} | joined
         renderer = check_renderer(self.data)
         changes = changes_of(self.model, renderer, subject, exchanges=self.exchanges, seed=self.seed)
-        row_heat, forms = self._row_heat(subject, maps), changes._asdict().items()
+        row_heat = self._row_heat(subject, maps)
         return Examined(
             name=subject.sample.name,
             parts=tuple(subject.sample.parts),
             heat={name: _heat(subject, heatmap) for name, heatmap in shown.items()},
             row_heat=row_heat,
-            falls={form: falls(self.model, subject, after) for form, after in forms},
+            falls={
+                **exchange_falls(self.model, subject, changes.exchange),
+                REMOVAL: falls(self.model, subject, changes.removal),
+            },
+            falls_again=exchange_falls(self.model, subject, changes.again),
             row_falls={
-                form: _padded(row_falls(self.model, subject, after), self.rows) for form, after in forms
+                form: _padded(row_falls(self.model, subject, after), self.rows)
+                for form, after in ((EXCHANGE, changes.exchange), (REMOVAL, changes.removal))
             },
             contrast=self._contrast(subject, changes),
             named=self._named_part(subject, row_heat),

@@ -17,12 +17,17 @@ from dprotonet.metrics.intervention import (
     top_part_right,
 )
 
+EXCHANGE = "exchange"  # forms of the truth: a part is exchanged, and the class's logit falls
+LEAD = "exchange, lead"  # the same pictures, and its lead over the likeliest other class falls
+REMOVAL = "removal"
 AREA = "area"  # the control that all others are compared with, image by image
 CONTROLS = ("centre", "random", AREA)
-ROWS = "rows"  # of the evidence, joined
+ROWS = "rows"  # of the evidence, joined by contribution
+ROWS_BY_LEAD = "rows by lead"  # joined by lead over the likeliest other class
 SINGLE_ROWS = "single rows"  # each against the class's logit; the mean over them
 OWN_SCORES = "single rows, own score"  # each against its own contribution
 OWN_AREA = "area, rows' own score"
+TRUTH_AGAIN = "truth again"  # importances of a second draw, as if they were an explainer's heat
 _NAMED = (1, 3, 5)  # of how many rows one may name the deciding part
 
 
@@ -40,8 +45,9 @@ class Examined(NamedTuple):
     parts: tuple[str, ...]
     heat: Mapping[str, PartHeat]  # by explainer, (K,) each
     row_heat: PartHeat  # (R, K)
-    falls: Mapping[str, Tensor]  # of the class's logit (K,)
-    row_falls: Mapping[str, Tensor]  # of each row's contribution (R, K)
+    falls: Mapping[str, Tensor]  # of the class's logit or lead (K,)
+    falls_again: Mapping[str, Tensor]  # by a second draw (K,), of the forms that are drawn
+    row_falls: Mapping[str, Tensor]  # of each row's contribution (R, K), of the forms about the logit
     contrast: Mapping[str, SiblingContrast]  # () each; empty where there is no sibling
     named: NamedPart
 
@@ -72,9 +78,9 @@ class Agreement:
 class InterventionResult:
     """Agreement by form of intervention and explainer, and what else the changed pictures told.
 
-    `importance` is how far the predicted class's logit falls, by form and part; `contrast` what happens to
-    the evidence when the deciding part becomes the sibling's, and when another part is exchanged; `deciding`
-    whether rows name the deciding part, by group of images, by whose rows, and by how many of them.
+    `importance` is how far the predicted class's logit or lead falls, by form and part; `contrast` what
+    happens to the evidence when the deciding part becomes the sibling's, and when another part is exchanged;
+    `deciding` whether rows name the deciding part, by group of images, by whose rows, by how many of them.
     """
 
     facts: Mapping[str, Any]
@@ -136,21 +142,24 @@ def gathered(
 
 
 def _agreements(examined: Sequence[Examined], form: str) -> dict[str, Agreement]:
+    """Explainers, single rows, controls, and where the form is drawn by lot, its second draw."""
     truth = torch.stack([item.falls[form] for item in examined]).unsqueeze(1)
-    own = torch.stack([item.row_falls[form] for item in examined])
     rows = _stacked([item.row_heat for item in examined])
     whole = {
         name: PartHeat(*(heat.unsqueeze(1) for heat in _stacked([item.heat[name] for item in examined])))
         for name in examined[0].heat
     }
-    area = PartHeat(*(heat.expand_as(own) for heat in whole[AREA]))
     found = {name: Agreement.of(heat, truth) for name, heat in whole.items()}
     controls = {name: found.pop(name) for name in CONTROLS}
-    single = {
-        SINGLE_ROWS: Agreement.of(rows, truth.expand_as(own)),
-        OWN_SCORES: Agreement.of(rows, own),
-    }
-    return {**found, **single, **controls, OWN_AREA: Agreement.of(area, own)}
+    found[SINGLE_ROWS] = Agreement.of(rows, truth.expand_as(rows.total))
+    if form in examined[0].row_falls:
+        own = torch.stack([item.row_falls[form] for item in examined])
+        found[OWN_SCORES] = Agreement.of(rows, own)
+        controls[OWN_AREA] = Agreement.of(PartHeat(*(heat.expand_as(own) for heat in whole[AREA])), own)
+    if form in examined[0].falls_again:
+        again = torch.stack([item.falls_again[form] for item in examined]).unsqueeze(1)
+        controls[TRUTH_AGAIN] = Agreement.of(PartHeat(again, again), truth)
+    return found | controls
 
 
 def _stacked(heat: Sequence[PartHeat]) -> PartHeat:

@@ -9,12 +9,14 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData, PartRenderer, Sample
 from dprotonet.experiment.evidence import contrast_in
+from dprotonet.experiment.intervention.result import EXCHANGE, LEAD, ROWS, ROWS_BY_LEAD
 from dprotonet.experiment.model import Model
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.metrics.intervention import SiblingContrast, importance, sibling_contrast
 
 _BATCH = 32  # pictures that go through the network together
+_AGAIN = 1_000_003  # added to the seed of the second draw; far from any seed that one would try next
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,9 +29,16 @@ class Subject:
     scores: Tensor  # (P,) float64
     region: Tensor  # (P,)
     predicted: int
-    rows: Tensor  # (R,) prototypes of the predicted class, what decides most first
-    contributions: Tensor  # (R,) of the rows
-    decides: Tensor  # (R,) what rows are sorted by: their lead over the likeliest other class, where known
+    rival: int  # the likeliest other class
+    own: Tensor  # (O,) prototypes of the predicted class, what decides most first: by lead, where known
+    contributions: Tensor  # (O,) of them to the class's logit
+    leads: Tensor | None  # (O,) of them over the rival; None without parts
+    shown: int  # how many of them are rows of the explanation
+
+    @property
+    def rows(self) -> Tensor:
+        """The prototypes (R,) that an explanation shows."""
+        return self.own[: self.shown]
 
     @property
     def seen(self) -> list[int]:
@@ -48,7 +57,15 @@ class Changes(NamedTuple):
     """Scores (K, E, P) of the image with each part changed in E ways; NaN for a part that is unseen."""
 
     exchange: Tensor
+    again: Tensor  # a second, independent draw of as many exchanges
     removal: Tensor
+
+
+class Joined(NamedTuple):
+    """Prototypes (J,) whose heatmaps become one, and the weight (J,) of each."""
+
+    prototypes: Tensor
+    weight: Tensor
 
 
 def subject_of(model: Model, data: ImageData, index: int, *, rows: int) -> Subject:
@@ -58,11 +75,12 @@ def subject_of(model: Model, data: ImageData, index: int, *, rows: int) -> Subje
         evidence = network.evidence(model.inputs([sample.image]))
     scores, weight = evidence.scores[0].cpu().double(), head_weight(model)
     predicted = int(evidence.logits[0].argmax())
+    others = (weight @ scores).index_fill(0, torch.tensor(predicted), -torch.inf)
     own = (network.prototype_class.cpu() == predicted).nonzero().flatten()
     said = (weight[predicted] * scores)[own]
     contrast = contrast_in(model, scores.tolist(), predicted)
-    decides = said if contrast is None else contrast.leads.points[own]
-    order = decides.argsort(descending=True, stable=True)[:rows]
+    leads = None if contrast is None else contrast.leads.points[own]
+    order = (said if leads is None else leads).argsort(descending=True, stable=True)
     return Subject(
         index=index,
         sample=sample,
@@ -70,23 +88,27 @@ def subject_of(model: Model, data: ImageData, index: int, *, rows: int) -> Subje
         scores=scores,
         region=evidence.region[0].cpu(),
         predicted=predicted,
-        rows=own[order],
+        rival=int(others.argmax()),
+        own=own[order],
         contributions=said[order],
-        decides=decides[order],
+        leads=None if leads is None else leads[order],
+        shown=min(rows, len(own)),
     )
 
 
 def changes_of(model: Model, data: PartRenderer, subject: Subject, *, exchanges: int, seed: int) -> Changes:
-    """What the prototypes say of the image with every part that is seen exchanged, and removed."""
+    """What the prototypes say of the image with every part that is seen exchanged, twice, and removed."""
     names = list(subject.sample.parts)
     pictures: list[Tensor] = []
     for part in subject.seen:
-        drawn = data.exchanges(subject.index, names[part], count=exchanges, seed=seed)
-        pictures += [sample.image for sample in (*drawn, data.removed(subject.index, names[part]))]
-    scores = scores_of(model, pictures).reshape(len(subject.seen), exchanges + 1, -1)
+        for draw in (seed, seed + _AGAIN):
+            drawn = data.exchanges(subject.index, names[part], count=exchanges, seed=draw)
+            pictures += [sample.image for sample in drawn]
+        pictures.append(data.removed(subject.index, names[part]).image)
+    scores = scores_of(model, pictures).reshape(len(subject.seen), 2 * exchanges + 1, -1)
     every = torch.full((len(names), *scores.shape[1:]), torch.nan, dtype=torch.double)
     every[subject.seen] = scores
-    return Changes(every[:, :exchanges], every[:, exchanges:])
+    return Changes(*every.split([exchanges, exchanges, 1], dim=1))
 
 
 @torch.no_grad()
@@ -102,16 +124,29 @@ def head_weight(model: Model) -> Tensor:
     return model.network.head.weight.detach().cpu().double()
 
 
-def falls(model: Model, subject: Subject, changed: Tensor) -> Tensor:
-    """How far the logit of the predicted class falls with each part (K,); changed scores (K, E, P)."""
+def exchange_falls(model: Model, subject: Subject, exchanged: Tensor) -> dict[str, Tensor]:
+    """The truth (K,) that exchanges tell, by form: of the logit, and of its lead over the rival."""
+    return {
+        EXCHANGE: falls(model, subject, exchanged),
+        LEAD: falls(model, subject, exchanged, over=subject.rival),
+    }
+
+
+def falls(model: Model, subject: Subject, changed: Tensor, *, over: int | None = None) -> Tensor:
+    """How far the logit of the predicted class falls with each part (K,); changed scores (K, E, P).
+
+    With another class as `over`, how far the lead falls: the logit less that class's.
+    """
     weight = head_weight(model)[subject.predicted]
+    weight = weight if over is None else weight - head_weight(model)[over]
     return importance((subject.scores @ weight)[None], (changed @ weight)[None])[0]
 
 
 def row_falls(model: Model, subject: Subject, changed: Tensor) -> Tensor:
     """How far each row's own contribution falls with each part (R, K); changed scores (K, E, P)."""
     weight = head_weight(model)[subject.predicted, subject.rows]
-    return importance(subject.contributions, (changed[..., subject.rows] * weight).movedim(-1, 0))
+    before, after = subject.contributions[: subject.shown], changed[..., subject.rows] * weight
+    return importance(before, after.movedim(-1, 0))
 
 
 def contrast_of(model: Model, subject: Subject, changed: Tensor, sibling: int) -> SiblingContrast:
@@ -128,15 +163,35 @@ def contrast_of(model: Model, subject: Subject, changed: Tensor, sibling: int) -
     return SiblingContrast(*(values.nanmean() for values in found))
 
 
-def row_maps(model: Model, subject: Subject, preset: str | Preset) -> Tensor:
-    """Where the image looks like the prototype of each row: heatmaps (R, H, W) of the decoder."""
-    inputs = model.inputs([subject.sample.image]).expand(len(subject.rows), -1, -1, -1)
-    node = RegionNode(model.prototyped.encoder, subject.region[subject.rows])
-    return torch.stack([found.heatmap.cpu() for found in MDM(preset=preset).explain(inputs, node)])
+def joins(subject: Subject, *, most: int) -> dict[str, Joined]:
+    """Which prototypes are joined, by explainer: those that make the logit, and those that make the lead.
+
+    Of each the `most` strongest; what speaks against the class is left out.
+    """
+    weights = {ROWS: subject.contributions}
+    if subject.leads is not None:
+        weights[ROWS_BY_LEAD] = subject.leads
+    places = {name: _strongest(weight, most) for name, weight in weights.items()}
+    return {name: Joined(subject.own[place], weights[name][place]) for name, place in places.items()}
 
 
-def joined_rows(maps: Tensor, decides: Tensor) -> Tensor:
-    """One heatmap (H, W) of the rows' (R, H, W), weighted by what they decide, negative ones left out."""
-    weight = decides.double().clamp_min(0)
+def _strongest(values: Tensor, most: int) -> Tensor:
+    """Places of at most so many positive values, the largest first; of any values where none is positive."""
+    order = values.argsort(descending=True, stable=True)
+    positive = order[values[order] > 0]
+    return (positive if len(positive) else order)[:most]
+
+
+def row_maps(model: Model, subject: Subject, prototypes: Tensor, preset: str | Preset) -> Tensor:
+    """Where the image looks like each of the prototypes (J,): heatmaps (J, H, W) of the decoder."""
+    regions, place = subject.region[prototypes].unique(return_inverse=True)  # a region is decoded once
+    inputs = model.inputs([subject.sample.image]).expand(len(regions), -1, -1, -1)
+    node = RegionNode(model.prototyped.encoder, regions)
+    return torch.stack([found.heatmap.cpu() for found in MDM(preset=preset).explain(inputs, node)])[place]
+
+
+def joined_rows(maps: Tensor, weight: Tensor) -> Tensor:
+    """One heatmap (H, W) of several (J, H, W), by their weight (J,), negative ones left out."""
+    weight = weight.double().clamp_min(0)
     weight = weight if weight.any() else torch.ones_like(weight)
     return torch.einsum("rhw,r->hw", maps.double(), weight / weight.sum())
