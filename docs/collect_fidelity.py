@@ -29,8 +29,8 @@ SETTINGS = """## Settings
 """
 
 PARTS = """
-`--recipe parts` has another aim, prototypes that are parts of the object ([parts.md](parts.md)), and departs from
-the paper in more:
+`--recipe parts` has another aim, prototypes that are parts of the object ([parts.md](parts.md)), and departs
+from the paper in more:
 """
 
 
