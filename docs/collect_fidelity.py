@@ -25,12 +25,8 @@ say why. *Unstated*: the paper is silent, and we chose.
 SETTINGS = """## Settings
 
 `--recipe paper` has the paper's value of every setting that the paper states (`dprotonet train --recipe paper
---show-config` prints them with their places). Where our defaults differ:
-"""
-
-PARTS = """
-`--recipe parts` has another aim, prototypes that are parts of the object ([parts.md](parts.md)), and departs
-from the paper in more:
+--show-config` prints them with their places). Where our defaults differ (frozen mode has parts by default,
+[parts.md](parts.md); `--recipe masks` is beside it):
 """
 
 
@@ -60,9 +56,10 @@ def _marked(docstring: str, kind: str) -> Iterator[str]:
 
 def settings() -> Iterator[str]:
     """A line for every setting that the paper states and a default of ours departs from."""
-    modes = [by_name(config_from({"training": {"mode": mode}})) for mode in ("joint", "frozen")]
-    yield "| setting | the paper | its place | default, joint | default, frozen | why |"
-    yield "|---|---|---|---|---|---|"
+    asked = [("joint", "default"), ("frozen", "default"), ("frozen", "masks")]
+    modes = [by_name(config_from({"training": {"mode": mode}, "recipe": name})) for mode, name in asked]
+    yield "| setting | the paper | its place | default, joint | default, frozen | `masks`, frozen | why |"
+    yield "|---|---|---|---|---|---|---|"
     for name, item in PAPER.stated.items():
         ours = [mode[name] for mode in modes]
         if item.value is not None and any(value != item.value for value in ours):
@@ -76,18 +73,8 @@ def settings() -> Iterator[str]:
             yield f"| {' | '.join(shown)} |"
 
 
-def part_settings() -> Iterator[str]:
-    """A line for every setting that the paper states and `--recipe parts` departs from."""
-    ours = by_name(config_from({"recipe": "parts"}))
-    yield "| setting | the paper | its place | recipe `parts` |"
-    yield "|---|---|---|---|"
-    for name, item in PAPER.stated.items():
-        if item.value is not None and ours[name] != item.value:
-            yield f"| `{name.rpartition('.')[2]}` | {item.value} | {item.place} | {ours[name]} |"
-
-
 def page() -> str:
-    parts = [HEAD, SETTINGS, "\n".join(settings()), PARTS, "\n".join(part_settings()), ""]
+    parts = [HEAD, SETTINGS, "\n".join(settings()), ""]
     for kind, title in (("Deviation", "Deviations"), ("Unstated", "Unstated in the paper")):
         parts.append(f"## {title}\n")
         parts += [f"- **{place}**: {text}" for place, text in departures(kind)]

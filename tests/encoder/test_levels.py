@@ -180,7 +180,7 @@ def test_more_levels_than_there_are_is_an_error() -> None:
 
 
 def test_a_trunk_that_shows_its_last_map_only_is_an_error() -> None:
-    with pytest.raises(UserError, match="inception_v3 shows no maps but its last; leave --levels at 1"):
+    with pytest.raises(UserError, match="inception_v3 shows no maps but its last; give --levels 1"):
         joined("inception_v3", size=96)
 
 

@@ -19,7 +19,7 @@ from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.build import build_augment
 from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.paper_values import DECODER, PAPER
-from dprotonet.experiment.recipes import FROZEN, NETWORKS, RECIPES, config_from, final_config
+from dprotonet.experiment.recipes import FROZEN, NETWORKS, PARTS, RECIPES, Tables, config_from, final_config
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.interpretation.mdm import preset
@@ -75,15 +75,44 @@ def test_replacing_a_value_of_a_final_config_changes_that_one_alone() -> None:
     replaced = final_config(replace(final, training=replace(final.training, mode="frozen")))
     assert replaced.training == replace(final.training, mode="frozen")
     anew = final_config(Config(data=final.data, training=TrainingConfig(mode="frozen")))
-    assert {key: getattr(anew.training, key) for key in FROZEN["training"]} == FROZEN["training"]
+    assert {key: getattr(anew.training, key) for key in PARTS["training"]} == PARTS["training"]
 
 
-def test_python_trains_frozen_mode_as_the_command_line_does() -> None:
-    training = final_config(Config(training=TrainingConfig(mode="frozen", rate_shaping=0.01))).training
-    wanted = {**FROZEN["training"], "rate_shaping": 0.01}
+@pytest.mark.parametrize(("recipe", "tables"), [("default", PARTS), ("parts", PARTS), ("masks", FROZEN)])
+def test_python_trains_frozen_mode_as_the_command_line_does(recipe: str, tables: Tables) -> None:
+    asked = Config(training=TrainingConfig(mode="frozen", rate_shaping=0.01), recipe=recipe)
+    training = final_config(asked).training
+    wanted = {**tables["training"], "rate_shaping": 0.01}
     assert {key: getattr(training, key) for key in wanted} == wanted
+
+
+def test_joint_mode_has_none_of_frozen_modes_values() -> None:
     joint = final_config(Config()).training
     assert all(getattr(joint, key) != value for key, value in FROZEN["training"].items())
+
+
+@pytest.mark.parametrize(
+    ("words", "regions", "count"),
+    [
+        ("", "parts", 10),
+        ("--parts 6", "parts", 6),
+        ("--prototypes-per-class 4", "parts", 4),  # no part that no prototype belongs to
+        ("--prototypes-per-class 4 --parts 6", "parts", 6),
+        ("--mask-contrast 1", "masks", 10),
+        ("--masks 100", "masks", 10),
+        ("--similarity log", "masks", 10),
+        ("--regions points", "points", 10),
+        ("--recipe masks", "masks", 10),
+        ("--mode joint", "masks", 10),
+    ],
+)
+def test_frozen_mode_has_parts_unless_something_else_is_asked_for(
+    words: str, regions: str, count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_from(tomllib.loads(shown(["--mode", "frozen", *words.split()], capsys)))
+    assert (config.network.regions, config.network.parts) == (regions, count)
+    assert (config.network.levels == 2) == (regions == "parts")
+    check_config(config)
 
 
 # ── who wins ──
@@ -218,10 +247,10 @@ def test_the_papers_decoder_has_the_papers_values() -> None:
     assert {key: decoder[key] for key in DECODER} == {key: item.value for key, item in DECODER.items()}
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "recipe"), [*((mode, "default") for mode in MODES), ("frozen", "masks")])
+def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str, recipe: str) -> None:
     page = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    ours = by_name(config_from({"training": {"mode": mode}}))
+    ours = by_name(config_from({"training": {"mode": mode}, "recipe": recipe}))
     differing = {
         name: item
         for name, item in PAPER.stated.items()
@@ -230,22 +259,10 @@ def test_every_departure_from_the_paper_has_a_reason_on_the_page(mode: str) -> N
     assert "network.mask_style" in differing
     for name, item in differing.items():
         assert item.departure, f"{name} departs from the paper without a reason in paper_values.py"
-        assert f"| `{name.rpartition('.')[2]}` |" in page
+        (line,) = (line for line in page.splitlines() if line.startswith(f"| `{name.rpartition('.')[2]}` |"))
+        assert f"| {item.value} | {item.place} |" in line
+        assert f"| {ours[name]} |" in line
         assert item.departure in page
-
-
-def test_departures_of_the_recipe_parts_are_on_the_page() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "fidelity.md").read_text(encoding="utf-8")
-    ours = by_name(config_from({"recipe": "parts"}))
-    differing = {
-        name: item
-        for name, item in PAPER.stated.items()
-        if item.value is not None and ours[name] != item.value
-    }
-    assert {"training.optimizer", "network.similarity"} <= set(differing)
-    for name, item in differing.items():
-        line = f"| `{name.rpartition('.')[2]}` | {item.value} | {item.place} | {ours[name]} |"
-        assert line in page
 
 
 def test_the_authors_recipes_warp_once_per_view_on_average() -> None:

@@ -191,7 +191,7 @@ def _intermediates(trunk: nn.Module, images: Tensor, taken: Sequence[int] | None
                 maps.append(last)
         return [*maps, last]
     raise UserError(
-        f"{trunk_name(trunk)} shows no maps but its last; leave --levels at 1, or choose another backbone"
+        f"{trunk_name(trunk)} shows no maps but its last; give --levels 1, or choose another backbone"
     )
 
 

@@ -3,7 +3,7 @@
 `--recipe paper` is made of these values; docs/fidelity.md lists every default that differs, with the reason
 given here, and a test fails where a difference has none.
 
-Unstated: how many epochs follow the warm ones; 30 in all, but for frozen mode's own five.
+Unstated: how many epochs follow the warm ones; 30 in all, in frozen mode 20 with parts and 5 with masks.
 Unstated: how many augmented copies of an image an epoch goes through. `--recipe paper` takes 40, as many as
 Table 4 mixes in a push, and the recipes of ProtoPNet 30, as its code makes; our default is 1, made anew in
 each epoch, so that our epochs have 30 to 40 times fewer steps (`views_per_epoch`).
@@ -50,24 +50,33 @@ class PaperValues:
         return self.stated[name].place if name in self.stated else "not in the paper"
 
 
-_RATES = "frozen mode starts at the discriminant, from which a tenth of the paper's rate goes further"
+_RATES = "frozen mode starts at the discriminant, from which a tenth of the paper's rate or less goes further"
+_FIXED = "with parts the head is fixed, so that a logit is the sum of what the own class's parts say"
 
 PAPER = PaperValues(
     {
         "data.image_size": Stated(224, "Section 4.3, cropped to 224 × 224"),
         "network.network": Stated(None, "DProtoNet; its rivals in Section 4.1"),
         "network.backbone": Stated(None, "Section 4.1: ResNet50, VGG19 or DenseNet121, to be given"),
-        "network.regions": Stated("masks", "Section 3.2, Eq. (8)"),
+        "network.regions": Stated(
+            "masks",
+            "Section 3.2, Eq. (8)",
+            "masks look at nearly the whole image, parts at one place each (docs/parts.md)",
+        ),
         "network.mask_style": Stated(
             "uniform",
             "Section 3.2, randomly generated",
             "independent values average out: every region vector is nearly half the global average",
         ),
         "network.masks": Stated(720, "Section 4.3"),
-        "network.dimension": Stated(512, "Section 4.3, D1 = 512"),
+        "network.dimension": Stated(
+            512, "Section 4.3, D1 = 512", "as many as the joined map has, so that no direction is lost"
+        ),
         "network.activation": Stated("none", "Section 4.3, ReLU between two 1 × 1 convolutions"),
         "network.prototypes_per_class": Stated(10, "Section 4.3"),
-        "network.similarity": Stated("log", "Eq. (2)"),
+        "network.similarity": Stated(
+            "log", "Eq. (2)", "a part that is hidden must say little; the cosine times its presence does"
+        ),
         "network.epsilon": Stated(1e-12, "Section 4.3"),
         "training.mode": Stated(
             "joint", "Algorithm 2", "frozen mode is for machines without a GPU; joint is the default"
@@ -85,7 +94,7 @@ PAPER = PaperValues(
         "training.rate_prototypes": Stated(3e-3, "Section 4.3", _RATES),
         "training.rate_head": Stated(1e-4, "Section 4.3"),
         "training.optimizer": Stated("adam", "Section 4.3; Algorithm 2 says SGD"),
-        "training.head_learns": Stated("always", "Algorithm 2, lines 4 and 6"),
+        "training.head_learns": Stated("always", "Algorithm 2, lines 4 and 6", _FIXED),
         "training.shaping_start": Stated(
             "random",
             "Section 4.3, only the backbone is pre-trained",
@@ -103,8 +112,10 @@ PAPER = PaperValues(
             "the shaping net is new and wide; chosen on validation images",
         ),
         "training.cluster": Stated(0.8, "Section 4.3, λ1"),
-        "training.separation": Stated(-0.08, "Section 4.3, λ2"),
-        "training.foreign": Stated(1e-4, "Section 4.3, λ3"),
+        "training.separation": Stated(
+            -0.08, "Section 4.3, λ2", "parts are told apart by the cross-entropy alone"
+        ),
+        "training.foreign": Stated(1e-4, "Section 4.3, λ3", _FIXED),
         "training.occurrence": Stated(0.0, "Eq. (4)"),
         "augmentation.flip": Stated(
             0.0,

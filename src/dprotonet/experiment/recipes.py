@@ -83,9 +83,9 @@ FROZEN: Tables = {
         "rate_prototypes": 3e-4,
     }
 }
-"""What `--mode frozen` implies for DProtoNet. The paper has no such mode: it trains its backbone. Here the
-shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates suffice; chosen
-by cross-validation inside training images (docs/results.md)."""
+"""What `--mode frozen` implies for DProtoNet with masks. The paper has no such mode: it trains its backbone.
+Here the shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates
+suffice; chosen by cross-validation inside training images (docs/results.md)."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ _SILENT: Tables = {  # where the paper names no decay of rates or weights, there
     "training": {"rate_schedule": "constant", "decay_backbone": 0.0, "decay_shaping": 0.0}
 }
 
-_PARTS: Tables = {  # docs/parts.md
+PARTS: Tables = {  # docs/parts.md
     "network": {
         "levels": 2,  # a beak is smaller than a place of the last map
         "regions": "parts",
@@ -128,24 +128,25 @@ _PARTS: Tables = {  # docs/parts.md
         "epochs": 20,
         "warm_epochs": 0,
         "push_every": 5,
-        "push_sources": 10,
+        "push_sources": 40,  # of 10 images a push loses a point on photographs
         "prototypes_learn": "never",  # what they are pushed to is all that they are
         "head_learns": "never",
         "last_layer_epochs": 0,
-        "rate_shaping": 3e-4,
+        "rate_shaping": 1e-4,  # faster it forgets the discriminant that it starts as
         "decay_shaping": 0.0,
         "shaping_dropout": 0.5,
         "shaping_start": "discriminant",
         "label_smoothing": 0.05,
-        "cluster": 0.0,
+        "cluster": 0.8,  # the paper's; without it photographs lose a point
         "separation": 0.0,
         "foreign": 0.0,
     },
 }
 
 RECIPES: Mapping[str, Recipe] = {
-    "default": Recipe("what we found best, on a laptop and on a GPU"),
-    "parts": Recipe("prototypes that are parts of the object, each row another place", _PARTS, "dprotonet"),
+    "default": Recipe("what we found best: parts in frozen mode, smooth masks in joint mode"),
+    "masks": Recipe("smooth masks that look at the whole image", {}, "dprotonet"),
+    "parts": Recipe("prototypes that are parts of the object, each row another place", PARTS, "dprotonet"),
     "paper": Recipe(
         "DProtoNet's paper to the letter; the rivals by their own values, with what the paper shares",
         # Unstated there: the number of epochs, and of the augmented copies that an epoch goes through. A push
@@ -189,8 +190,17 @@ def resolve(config: Config) -> Resolved:
             tables[section].update(values)
             origins.update({f"{section}.{key}": origin for key in values})
     tables["network"]["network"] = network
+    if "parts" not in given["network"]:
+        _fit_parts(tables["network"], origins)
     final = from_tables(Config, tables, where="")
     return Resolved(final, _complete(origins, tables, config.recipe))
+
+
+def _fit_parts(network: dict[str, Any], origins: dict[str, str]) -> None:
+    """No more parts than a class has prototypes: the others would be found and never looked at."""
+    if network["regions"] == "parts" and network["prototypes_per_class"] < network["parts"]:
+        network["parts"] = network["prototypes_per_class"]
+        origins["network.parts"] = "as many as a class has prototypes"
 
 
 def final_config(config: Config) -> Config:
@@ -207,8 +217,11 @@ def _layers(name: str, recipe: Recipe, network: str, given: Tables) -> Iterator[
     """What is implied and by what, the weaker first."""
     yield f"network {network}", NETWORKS[network]
     mode = given["training"].get("mode", "joint")
-    if network == "dprotonet" and mode == "frozen" and name != "paper" and _can_be_discriminant(given):
-        yield "frozen mode", FROZEN
+    if network == "dprotonet" and mode == "frozen":
+        if name == DEFAULT and _can_be_parts(given):
+            yield "frozen mode", PARTS
+        elif name != "paper" and _can_be_discriminant(given):
+            yield "frozen mode", FROZEN
     if recipe.network:
         yield f"recipe {name}", {"network": {"network": recipe.network}}
     yield f"recipe {name}", recipe.tables
@@ -230,6 +243,17 @@ def _network(name: str, recipe: Recipe, given: Tables) -> str:
     if word not in NETWORKS:
         raise UserError(f"unknown network '{word}'; known: {', '.join(NETWORKS)}")
     return str(word)
+
+
+def _can_be_parts(given: Tables) -> bool:
+    """Whether nothing is asked for that only other regions have."""
+    network = given["network"]
+    return (
+        network.get("regions", "parts") == "parts"
+        and network.get("similarity", "cosine") == "cosine"
+        and not any(key.startswith("mask") or key in ("patch", "epsilon") for key in network)
+        and _can_be_discriminant(given)
+    )
 
 
 def _can_be_discriminant(given: Tables) -> bool:
