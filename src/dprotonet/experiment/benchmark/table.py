@@ -28,6 +28,7 @@ class BenchmarkTable:
     pushes: Mapping[str, tuple[float, ...]]  # of each row, what every push did to validation accuracy
     lengths: Mapping[str, tuple[float, float]]  # of each row, mean epochs and optimiser steps of its runs
     folds: int = 0
+    baselines: tuple[str, ...] = ()  # rows that are no networks
 
     @classmethod
     def of(cls, plan: Plan, results: Results) -> "BenchmarkTable":
@@ -51,7 +52,8 @@ class BenchmarkTable:
             row: _length([found for (a, _, _), found in results.items() if a == row]) for row in plan.rows
         }
         shape = plan.title, plan.rows, plan.columns, plan.measures
-        return cls(*shape, values, pushes, lengths, plan.folds)
+        baselines = tuple(dict.fromkeys(cell.row for cell in plan.cells if cell.baseline is not None))
+        return cls(*shape, values, pushes, lengths, plan.folds, baselines)
 
     def markdown(self) -> str:
         heads = ["", *self._heads()]
@@ -87,6 +89,11 @@ class BenchmarkTable:
 
     def note(self) -> str:
         rest = "in %; mean ± standard deviation over seeds where there are several; – not finished."
+        if self.baselines:
+            rest += (
+                f" Baselines on pooled frozen features ({', '.join(self.baselines)}) draw nothing, so that "
+                "they have one value for all seeds, and no epochs."
+            )
         if not self.folds:
             return f"Test split, {rest}"
         return (
