@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from dprotonet.cli.main import main
 from dprotonet.experiment import baseline
+from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.benchmark.run import Benchmark
 
@@ -112,6 +114,8 @@ def test_they_need_no_features_of_their_own(plan: Path, done: Path, tmp_path: Pa
     assert [step.failure for step in found.run() if step.failure] == []
     assert len(list((tmp_path / "cache").glob("*.npy"))) == 3
     assert not list((tmp_path / "out").rglob("*.safetensors"))
+    save_benchmark(found)
+    assert "push" not in (tmp_path / "out" / "table.md").read_text()  # there was none
 
 
 def test_what_is_finished_is_not_fitted_again(
@@ -135,6 +139,18 @@ def test_a_result_of_another_baseline_is_not_taken_for_this_one(
     (tmp_path / "other.toml").write_text(PLAN.replace('baseline = "probe"', other))
     assert main(["benchmark", str(tmp_path / "other.toml"), "--out", str(done)]) == 2
     assert "another" in capsys.readouterr().err
+
+
+def test_a_network_that_was_begun_is_left_alone(plan: Path, tmp_path: Path) -> None:
+    found = Plan.read(plan)
+    benchmark = Benchmark(replace(found, cells=found.cells[:1]), tmp_path / "out", cache=tmp_path / "cache")
+    place = benchmark.place(found.cells[0].runs[0])
+    place.mkdir(parents=True)
+    (place / "config.toml").touch()
+    (step,) = benchmark.run()
+    assert step.failure is not None
+    assert "is of a network" in step.failure.reason
+    assert not (place / "result.json").exists()
 
 
 def test_a_baseline_among_shared_runs_has_a_folder_of_its_own(plan: Path, tmp_path: Path) -> None:

@@ -175,7 +175,8 @@ def _trained(trainer: Trainer) -> Generator[Preparing | Event, None, dict[str, A
 
 def _fitted(trainer: Trainer, baseline: str) -> Generator[Preparing, None, dict[str, Any]]:
     """The same of a baseline, which has neither epochs nor pushes, and no end that was not chosen."""
-    RunFolder(trainer.out).check_free(overwrite=False)  # a row that was a network before
+    if (trainer.out / "config.toml").exists():  # begun when the row was a network
+        raise UserError(f"{trainer.out} is of a network; name another --out, or remove it")
     data = yield from baseline_data(trainer)
     nothing: dict[str, Any] = {"epochs": None, "steps": None, "push changes": [], AT_THE_END: None}
     return {"baseline": baseline, **nothing, **data.result(baseline)}

@@ -60,7 +60,7 @@ class BenchmarkTable:
         lines = [f"**{self.title}**", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         lines += [f"| {row} | {' | '.join(self._cells(row, '±'))} |" for row in self.rows]
         lines += ["", self.note()]
-        if self.pushes:
+        if any(self.pushes.values()):
             lines += [
                 "",
                 "Change of validation accuracy at a push, in points, mean over pushes, columns and seeds: ",
