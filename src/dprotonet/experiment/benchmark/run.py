@@ -152,20 +152,22 @@ class Benchmark:
     def _finish(self, run: Run) -> Iterator[Preparing | Event]:
         if self._read(run) is not None:
             return
-        place, start = self.place(run), time.perf_counter()
+        place = self.place(run)
         begun = (place / "config.toml").exists()
         trainer = Trainer(
             run.config, place, resume=begun, cache=self.cache, splits=self.splits, origins=run.origins
         )
         result = yield from _trained(trainer) if run.baseline is None else _fitted(trainer, run.baseline)
-        write_result(place, run.config, {"seconds": time.perf_counter() - start, **result})
+        write_result(place, run.config, result)
 
 
 def _trained(trainer: Trainer) -> Generator[Preparing | Event, None, dict[str, Any]]:
     """Train a network to its end, and what it came to."""
+    start = time.perf_counter()
     yield from trainer.run_claimed()
     folder = RunFolder(trainer.out)
     return {
+        "seconds": time.perf_counter() - start,
         **_length(folder),
         "push changes": _push_changes(folder),
         **_evaluated(trainer).summary(),
@@ -177,9 +179,11 @@ def _fitted(trainer: Trainer, baseline: str) -> Generator[Preparing, None, dict[
     """The same of a baseline, which has neither epochs nor pushes, and no end that was not chosen."""
     if (trainer.out / "config.toml").exists():  # begun when the row was a network
         raise UserError(f"{trainer.out} is of a network; name another --out, or remove it")
+    start = time.perf_counter()
     data = yield from baseline_data(trainer)
+    found = data.result(baseline)
     nothing: dict[str, Any] = {"epochs": None, "steps": None, "push changes": [], AT_THE_END: None}
-    return {"baseline": baseline, **nothing, **data.result(baseline)}
+    return {"baseline": baseline, "seconds": time.perf_counter() - start, **nothing, **found}
 
 
 def config_digest(config: Config) -> str:
