@@ -1,9 +1,9 @@
-"""Frozen-mode test accuracy of DProtoNet against the linear probe on the same features.
+"""Frozen-mode test accuracy of DProtoNet against the linear probe and the discriminant of the same features.
 
     python benchmarks/frozen_accuracy.py --data folder:PATH --seeds 0 1 2 --styles spatial uniform
 
-Every choice (epoch, strength of the probe) is made on validation data; test data is looked at once, at the
-end. Prints one JSON object; `val_accuracy` is what a choice between styles may look at.
+Every choice (epoch, strength of probe and discriminant) is made on validation data; test data is looked at
+once, at the end. Prints one JSON object; `val_accuracy` is what a choice between styles may look at.
 """
 
 import argparse
@@ -47,13 +47,11 @@ def dprotonet_accuracy(trainer: Trainer) -> dict[str, Any]:
     }
 
 
-def probe_accuracy(trainer: Trainer) -> dict[str, Any]:
-    model = Model.load(trainer.out)
-    splits = build_splits(trainer.config.data)
-    demo = Demo(trainer)
-    probe = demo.probe(model, splits, Accelerator())
-    test = demo.features(model, splits.test, accelerator=Accelerator())
-    return {"val_accuracy": probe.val_accuracy, "test_accuracy": probe.predictions(test).accuracy}
+def baseline_accuracies(trainer: Trainer) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"val_accuracy": found["val_accuracy"], "test_accuracy": found["accuracy"]}
+        for name, found in Demo(trainer).baselines().items()
+    }
 
 
 def main() -> None:
@@ -95,7 +93,7 @@ def main() -> None:
                 trainer = Trainer(config, Path(folder) / f"{style}-{seed}", cache=options.cache)
                 rows[style].append({"seed": seed, **dprotonet_accuracy(trainer)})
                 print(json.dumps(rows[style][-1]), file=sys.stderr, flush=True)
-        probe = probe_accuracy(trainer)
+        baselines = baseline_accuracies(trainer)
     means = {
         style: {
             key: statistics.mean(item[key] for item in items) for key in ("val_accuracy", "test_accuracy")
@@ -107,7 +105,7 @@ def main() -> None:
             {
                 "benchmark": "frozen_accuracy",
                 "data": options.data,
-                "probe": probe,
+                **baselines,
                 "mean": means,
                 "runs": rows,
             }

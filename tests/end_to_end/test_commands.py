@@ -138,12 +138,14 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = json.loads(capsys.readouterr().out)
     assert 0 <= results["accuracy"] <= 1
     assert 0 <= results["probe_accuracy"] <= 1
+    assert 0 <= results["discriminant_accuracy"] <= 1
     assert set(results["pictures"]) == {"prototypes", "learning curve", "confusion matrix", "explanations"}
     for path in results["pictures"].values():
         assert Image.open(path).width > 200
     assert "looks like" in Path(results["report"]).read_text(encoding="utf-8")
     assert main([*demo, *TINY]) == 0  # a second demo replaces the first
-    assert "linear probe" in capsys.readouterr().out
+    shown = f"discriminant {results['discriminant_accuracy']:.1%} (test accuracy)"
+    assert f"linear probe {results['probe_accuracy']:.1%}, {shown}" in capsys.readouterr().out
 
 
 def test_config_file_and_flags(tmp_path: Path) -> None:

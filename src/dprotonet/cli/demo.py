@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DemoArguments:
-    """Train on birds drawn on the fly, push, evaluate beside a linear probe, and explain two predictions."""
+    """Train on birds drawn on the fly, push, evaluate beside simple classifiers, explain two predictions."""
 
     out: Path = Path("runs/demo")
     """The run folder; an earlier demo there is replaced."""
@@ -58,7 +58,8 @@ def main(words: list[str]) -> None:
         print()
         return
     print(
-        f"\nDProtoNet {results['accuracy']:.1%}, linear probe {results['probe_accuracy']:.1%} (test accuracy)"
+        f"\nDProtoNet {results['accuracy']:.1%}, linear probe {results['probe_accuracy']:.1%}, "
+        f"discriminant {results['discriminant_accuracy']:.1%} (test accuracy)"
     )
     for name, path in results["pictures"].items():
         print(f"{name + ':':<18}{path}")

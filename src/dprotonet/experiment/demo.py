@@ -1,4 +1,4 @@
-"""What the demo shows after training: both accuracies and four pictures, the last of them explanations."""
+"""What the demo shows after training: accuracies and four pictures, the last of them explanations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from dprotonet.data.base import ImageData, Splits
+from dprotonet.experiment.baseline import BASELINES, baseline_data
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, save_evaluation
 from dprotonet.experiment.explain import ExplainedPrediction, Explaining
@@ -20,7 +21,6 @@ from dprotonet.experiment.trainer import Trainer, finished
 from dprotonet.figures import stack
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.features import FeatureViews
-from dprotonet.training.probe import LinearProbe, fit_probe
 
 Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
 
@@ -43,19 +43,18 @@ class Demo:
     trainer: Trainer
 
     def results(self, on_progress: Progress | None = None) -> DemoResults:
-        """Test accuracy of DProtoNet and of the linear probe on the same features; where the pictures are."""
+        """Test accuracy of DProtoNet and of the baselines on the same images; where the pictures are."""
         accelerator = Accelerator()
         model = Model.load(self.trainer.out, device=accelerator.device)
         splits = build_splits(self.trainer.config.data)
         test = self.features(model, splits.test, accelerator=accelerator, on_progress=on_progress)
         predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
         evaluation = Evaluation("test", model.classes, predictions)
-        probe = self.probe(model, splits, accelerator)
         explained = self._explained(model, evaluation, splits.test, on_progress)
         summary = {
             "run": str(self.trainer.out),
             "accuracy": predictions.accuracy,
-            "probe_accuracy": probe.predictions(test).accuracy,
+            **{f"{name}_accuracy": found["accuracy"] for name, found in self.baselines().items()},
             "pictures": self._pictures(model, evaluation) | self._sheet(explained, splits.test),
         }
         return DemoResults(summary, model, splits, evaluation, explained)
@@ -68,13 +67,10 @@ class Demo:
         advance = partial(on_progress, "evaluating") if on_progress is not None else None
         return finished(self.trainer.frozen(views, model.network, accelerator, 0), advance)
 
-    def probe(self, model: Model, splits: Splits, accelerator: Accelerator) -> LinearProbe:
-        """The linear probe on the features of training, its strength chosen on validation data."""
-        count = self.trainer.config.training.augmentations
-        views = self.trainer.views(model.network, splits.train, augment=self.trainer.augment)
-        train = finished(self.trainer.frozen(views, model.network, accelerator, count))
-        val = self.features(model, splits.val, accelerator=accelerator)
-        return fit_probe(train, val, classes=len(model.classes))
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        """What every simple classifier of the backbone's features comes to, by its name."""
+        data = finished(baseline_data(self.trainer))
+        return {name: data.result(name) for name in BASELINES}
 
     def _pictures(self, model: Model, evaluation: Evaluation) -> dict[str, str]:
         sheets = {

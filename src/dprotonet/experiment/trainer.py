@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -51,6 +51,7 @@ from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
 from dprotonet.training.views import ViewSource
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
@@ -107,7 +108,7 @@ class Trainer:
         splits = self.splits(self.config.data, self.on_scan)
         check_data(splits.train, self._needed_images())
         self._warn_of_few(len(splits.val))
-        network = self._network(splits)
+        network = self.new_network(splits)
         accelerator = build_accelerator(self.config.training)
         self._open(folder, accelerator)
         self._tell_epochs(accelerator)
@@ -148,7 +149,7 @@ class Trainer:
         network = self.config.network
         return 1 if network.network == "blackbox" else network.prototypes_per_class
 
-    def _network(self, splits: Splits) -> Network:
+    def new_network(self, splits: Splits) -> Network:
         torch.manual_seed(self.config.training.seed)
         network = build_network(
             self.config.network,
@@ -339,16 +340,14 @@ class _Writer:
             self.board.close()
 
 
-def finished(
-    making: Generator[Preparing, None, FeatureViews], on_step: Progress | None = None
-) -> FeatureViews:
+def finished(making: Generator[Preparing, None, T], on_step: Progress | None = None) -> T:
     """Run the making of features to its end and hand them over."""
     while True:
         try:
             step = next(making)
         except StopIteration as stop:
-            features: FeatureViews = stop.value
-            return features
+            made: T = stop.value
+            return made
         if on_step is not None:
             on_step(step.done, step.total)
 

@@ -27,13 +27,13 @@ class LinearProbe:
 
     @torch.no_grad()
     def predictions(self, views: FeatureViews) -> Predictions:
-        pooled, labels = _pooled(views, augmented=False)
+        pooled, labels = pooled_features(views, augmented=False)
         return Predictions(self.layer((pooled - self.mean) / self.std), labels)
 
 
 def fit_probe(train: FeatureViews, val: FeatureViews, *, classes: int) -> LinearProbe:
     """Fit on the images and their augmentations for each strength; keep the one best on validation data."""
-    pooled, labels = _pooled(train, augmented=True)
+    pooled, labels = pooled_features(train, augmented=True)
     mean, std = pooled.mean(0), pooled.std().clamp_min(1e-12)
     best: LinearProbe | None = None
     for strength in _STRENGTHS:
@@ -62,7 +62,8 @@ def _fitted(features: Tensor, labels: Tensor, classes: int, strength: float) -> 
     return layer
 
 
-def _pooled(views: FeatureViews, *, augmented: bool) -> tuple[Tensor, Tensor]:
+def pooled_features(views: FeatureViews, *, augmented: bool) -> tuple[Tensor, Tensor]:
+    """Globally averaged features (N, D) and labels (N,): of the plain images, or of all variants."""
     variants = views.features.shape[1] if augmented else 1
     rows = [
         views.features[index, :variants].mean(axis=(-2, -1), dtype="float32") for index in range(len(views))

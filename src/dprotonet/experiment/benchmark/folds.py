@@ -20,21 +20,19 @@ def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         return dict(results[0])
     first, images = results[0], [result["images"] for result in results]
     confusion = torch.stack([torch.tensor(result["confusion"]) for result in results]).sum(dim=0)
-    areas = [result["auroc"] for result in results]
-    known = None not in areas
     return {
         "config": first["config"] | {"data": first["config"]["data"] | {"fold": 0}},
+        **({"baseline": first["baseline"]} if "baseline" in first else {}),
         "seconds": sum(result["seconds"] for result in results),
         **{name: _mean([result.get(name) for result in results]) for name in ("epochs", "steps")},
         "push changes": [change for result in results for change in result["push changes"]],
         "split": f"{len(results)} folds",
         **counted(confusion, list(first["per_class"]), positive=first["positive"]),
-        "auroc": fmean(areas, weights=images) if known else None,
-        AT_THE_END: fmean((result[AT_THE_END] for result in results), weights=images),
+        **{name: _mean([result[name] for result in results], images) for name in ("auroc", AT_THE_END)},
         "folds": [{"images": result["images"], "accuracy": result["accuracy"]} for result in results],
     }
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def _mean(values: Sequence[float | None], weights: Sequence[float] | None = None) -> float | None:
     known = [value for value in values if value is not None]
-    return fmean(known) if len(known) == len(values) else None
+    return fmean(known, weights) if len(known) == len(values) else None

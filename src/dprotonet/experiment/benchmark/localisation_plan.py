@@ -85,6 +85,8 @@ def localisation_plan(given: Any, networks: Mapping[str, str], *, where: str) ->
     for one, other in (("methods", "line"), ("images", "images_per_class")):
         if one in given and other in given:
             raise UserError(f"{place} has both {one} and {other}; keep one of them")
+    if not networks:
+        raise UserError(f"{place} needs a row with a network; baselines have no heatmaps")
     named = "line" in given
     lines = _given_lines(given, networks, place) if named else _all_lines(given, networks, place)
     plan = LocalisationPlan(**{**given, **_lists(given, place), "line": lines, "named": named})

@@ -11,6 +11,9 @@
     [[row]]
     name = "one image a prototype"
     training.push_images = 1
+    [[row]]
+    name = "linear probe"
+    baseline = "probe"             # or "discriminant": a classifier of pooled features, and no network
     [[column]]
     name = "birds"
     data.data = "birds"
@@ -31,6 +34,7 @@ from typing import Any, NamedTuple
 from dprotonet.config import Config, from_tables, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
+from dprotonet.experiment.baseline import BASELINES, baseline_config
 from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan, localisation_plan
 from dprotonet.experiment.benchmark.run_pictures import FiguresPlan, figures_plan
 from dprotonet.experiment.recipes import GIVEN, resolve
@@ -38,25 +42,32 @@ from dprotonet.experiment.recipes import GIVEN, resolve
 TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
 AT_THE_END = "accuracy_at_the_end"  # of a fold's last model, not the kept one
+# What the row of a baseline may change: what frozen features depend on, and how fast they are made.
+_OF_FEATURES = {"network": ("backbone", "channels"), "training": ("augmentations", "workers")}
 _KEYS = ("title", "measures", "seeds", "folds", "recipe", *TABLES, "localisation", "figures", "row", "column")
 
 Tables = Mapping[str, Mapping[str, Any]]
 
 
 class Change(NamedTuple):
-    """A row or a column: its name and what it changes, of tables and perhaps the recipe."""
+    """A row or a column: its name and what it changes, of tables and perhaps the recipe.
+
+    A row may be a baseline (experiment/baseline.py) in place of a network.
+    """
 
     name: str
     tables: Tables
     recipe: str | None = None
+    baseline: str | None = None
 
 
 class Run(NamedTuple):
-    """A folder below OUT/runs, and what is trained into it."""
+    """A folder below OUT/runs, and what is trained into it, or which baseline is fitted."""
 
     folder: str
     config: Config
     origins: Mapping[str, str] = {}  # where each setting came from
+    baseline: str | None = None
 
 
 class Cell(NamedTuple):
@@ -67,6 +78,7 @@ class Cell(NamedTuple):
     seed: int
     config: Config
     origins: Mapping[str, str] = {}
+    baseline: str | None = None
 
     @property
     def folder(self) -> str:
@@ -81,9 +93,10 @@ class Cell(NamedTuple):
                 f"{self.folder}/fold-{fold}",
                 replace(self.config, data=replace(data, fold=fold)),
                 self.origins,
+                self.baseline,
             )
             for fold in range(1, data.folds + 1)
-        ) or (Run(self.folder, self.config, self.origins),)
+        ) or (Run(self.folder, self.config, self.origins, self.baseline),)
 
 
 @dataclass(frozen=True)
@@ -115,20 +128,21 @@ class Plan:
         wrong = [table for table, values in shared.items() if not isinstance(values, dict)]
         if wrong:
             raise UserError(f"{where}: {wrong[0]} must be a table, [{wrong[0]}]")
+        seeds, folds = _seeds(content, where), _folds(content, where)
         cells = [
-            Cell(row.name, column.name, seed, *_config(shared, recipe, (row, column), seed=seed, where=where))
-            for seed in _seeds(content, where)  # first, so that a stopped table has whole seeds
+            _cell(shared, recipe, (row, column), seed=seed, where=where)
+            for seed in seeds  # first, so that a stopped table has whole seeds
             for column in columns
             for row in rows
+            if row.baseline is None or seed == seeds[0]  # which draws nothing: one value stands for all seeds
         ]
-        folds = _folds(content, where)
         cells = [cell._replace(config=_folded(cell.config, folds)) for cell in cells]
         _check_folders(cells, where)
         names = tuple(row.name for row in rows), tuple(column.name for column in columns)
         title, measures = str(content.get("title", where)), _measures(content, where)
         last = sorted(cells, key=lambda cell: cell.config.network.network != "blackbox")
         networks = {cell.row: cell.config.network.network for cell in last}  # a black box if all are
-        networks = {row.name: networks[row.name] for row in rows}
+        networks = {row.name: networks[row.name] for row in rows if row.baseline is None}
         located = localisation_plan(content.get("localisation"), networks, where=where)
         pictures = figures_plan(content.get("figures"), networks, where=where)
         return cls(title, measures, *names, tuple(cells), located, folds, pictures)
@@ -157,19 +171,47 @@ def _changes(content: Mapping[str, Any], kind: str, where: str) -> list[Change]:
         raise UserError(f"{where} has no [[{kind}]]; a table needs at least one, with a name")
     changes = []
     for item in found:
-        unknown = [key for key in item if key not in ("name", "recipe", *TABLES)]
+        own = ("name", "recipe", "baseline") if kind == "row" else ("name", "recipe")
+        unknown = [key for key in item if key not in (*own, *TABLES)]
         if unknown or not isinstance(item.get("name"), str):
             wrong = f"unknown key '{unknown[0]}'" if unknown else "no name"
             raise UserError(
-                f"{where}: {wrong} in a [[{kind}]]; it may have name, recipe, "
-                + ", ".join(f"{table}.*" for table in TABLES)
+                f"{where}: {wrong} in a [[{kind}]]; it may have "
+                + ", ".join([*own, *(f"{table}.*" for table in TABLES)])
             )
         tables = {table: item[table] for table in TABLES if table in item}
         for table, values in tables.items():
             if not isinstance(values, dict):
                 raise UserError(f"{where}: {table} in a [[{kind}]] is {values!r}; write {table}.KEY = VALUE")
-        changes.append(Change(item["name"], tables, item.get("recipe")))
+        changes.append(Change(item["name"], tables, item.get("recipe"), item.get("baseline")))
+        _check_baseline(changes[-1], where)
     return changes
+
+
+def _check_baseline(row: Change, where: str) -> None:
+    """Its name is known, and it sets nothing that it would not heed."""
+    if row.baseline is None:
+        return
+    place = f"{where}, row '{row.name}'"
+    if row.baseline not in BASELINES:
+        raise UserError(f"{place}: unknown baseline {row.baseline!r}; known: {', '.join(BASELINES)}")
+    of_features = [f"{table}.{key}" for table, keys in _OF_FEATURES.items() for key in keys]
+    given = [f"{table}.{key}" for table in _OF_FEATURES for key in row.tables.get(table, {})]
+    given += ["recipe"] * (row.recipe is not None) + ["explaining"] * ("explaining" in row.tables)
+    unheeded = [name for name in given if name not in of_features]
+    if unheeded:
+        raise UserError(
+            f"{place}: a baseline has no use for {unheeded[0]}; it may have name, data.*, augmentation.*, "
+            + ", ".join(of_features)
+        )
+
+
+def _cell(shared: Tables, recipe: str, changes: tuple[Change, Change], *, seed: int, where: str) -> Cell:
+    row, column = changes
+    config, origins = _config(shared, recipe, changes, seed=seed, where=where)
+    if row.baseline is not None:
+        config = baseline_config(config)
+    return Cell(row.name, column.name, seed, config, origins, row.baseline)
 
 
 def _config(

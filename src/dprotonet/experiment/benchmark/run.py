@@ -3,13 +3,15 @@
     OUT/runs/ROW--COLUMN--seedN/…            a run folder, with result.json once it is finished
     OUT/runs/ROW--COLUMN--seedN/fold-K/…     the same for every fold of a plan with folds
 
+Of a baseline there is result.json alone.
+
 Two processes may share a folder of runs: each run is claimed before it is begun, and what another process is
 at is left to it.
 """
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -20,6 +22,7 @@ from accelerate import Accelerator
 
 from dprotonet.config import Config, by_name
 from dprotonet.errors import UserError
+from dprotonet.experiment.baseline import baseline_data
 from dprotonet.experiment.benchmark.folds import pooled
 from dprotonet.experiment.benchmark.plan import AT_THE_END, Cell, Plan, Run
 from dprotonet.experiment.benchmark.run_pictures import RunPictures
@@ -91,7 +94,7 @@ class Benchmark:
         """A UserError where a run is of another plan, or its result cannot be read."""
         for cell in self.plan.cells:
             for run in cell.runs:
-                read_result(self.place(run), run.config)
+                self._read(run)
 
     def finished(self, run: Run) -> bool:
         return self._result(run) is not None
@@ -99,14 +102,21 @@ class Benchmark:
     def _result(self, run: Run) -> dict[str, Any] | None:
         """None also where it cannot be read: `run` tells of that."""
         try:
-            return read_result(self.place(run), run.config)
+            return self._read(run)
         except UserError:
             return None
+
+    def _read(self, run: Run) -> dict[str, Any] | None:
+        place = self.place(run)
+        result = read_result(place, run.config)
+        if result is not None and result.get("baseline") != run.baseline:  # baselines share one config
+            raise UserError(f"{place} is of another baseline or network; name another --out, or remove it")
+        return result
 
     def place(self, run: Run) -> Path:
         if self.runs is None:
             return self.folder / "runs" / run.folder
-        return self.runs / f"{run.config.network.network}-{config_digest(run.config)}"
+        return self.runs / f"{run.baseline or run.config.network.network}-{config_digest(run.config)}"
 
     def explained(self, cell: Cell) -> Path:
         """The run that stands for a cell where one network is asked for: the first fold's."""
@@ -140,23 +150,40 @@ class Benchmark:
             yield Progress(done + 1, len(wanted), item.column, failure=failure)
 
     def _finish(self, run: Run) -> Iterator[Preparing | Event]:
-        place = self.place(run)
-        if read_result(place, run.config) is not None:
+        if self._read(run) is not None:
             return
+        place = self.place(run)
         begun = (place / "config.toml").exists()
         trainer = Trainer(
             run.config, place, resume=begun, cache=self.cache, splits=self.splits, origins=run.origins
         )
-        start = time.perf_counter()
-        yield from trainer.run_claimed()
-        result = {
-            "seconds": time.perf_counter() - start,
-            **_length(RunFolder(place)),
-            "push changes": _push_changes(RunFolder(place)),
-            **_evaluated(trainer).summary(),
-            AT_THE_END: _last_accuracy(RunFolder(place)),
-        }
+        result = yield from _trained(trainer) if run.baseline is None else _fitted(trainer, run.baseline)
         write_result(place, run.config, result)
+
+
+def _trained(trainer: Trainer) -> Generator[Preparing | Event, None, dict[str, Any]]:
+    """Train a network to its end, and what it came to."""
+    start = time.perf_counter()
+    yield from trainer.run_claimed()
+    folder = RunFolder(trainer.out)
+    return {
+        "seconds": time.perf_counter() - start,
+        **_length(folder),
+        "push changes": _push_changes(folder),
+        **_evaluated(trainer).summary(),
+        AT_THE_END: _last_accuracy(folder),
+    }
+
+
+def _fitted(trainer: Trainer, baseline: str) -> Generator[Preparing, None, dict[str, Any]]:
+    """The same of a baseline, which has neither epochs nor pushes, and no end that was not chosen."""
+    if (trainer.out / "config.toml").exists():  # begun when the row was a network
+        raise UserError(f"{trainer.out} is of a network; name another --out, or remove it")
+    start = time.perf_counter()
+    data = yield from baseline_data(trainer)
+    found = data.result(baseline)
+    nothing: dict[str, Any] = {"epochs": None, "steps": None, "push changes": [], AT_THE_END: None}
+    return {"baseline": baseline, "seconds": time.perf_counter() - start, **nothing, **found}
 
 
 def config_digest(config: Config) -> str:

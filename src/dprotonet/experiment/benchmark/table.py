@@ -28,6 +28,7 @@ class BenchmarkTable:
     pushes: Mapping[str, tuple[float, ...]]  # of each row, what every push did to validation accuracy
     lengths: Mapping[str, tuple[float, float]]  # of each row, mean epochs and optimiser steps of its runs
     folds: int = 0
+    baselines: tuple[str, ...] = ()  # rows that are no networks
 
     @classmethod
     def of(cls, plan: Plan, results: Results) -> "BenchmarkTable":
@@ -51,14 +52,15 @@ class BenchmarkTable:
             row: _length([found for (a, _, _), found in results.items() if a == row]) for row in plan.rows
         }
         shape = plan.title, plan.rows, plan.columns, plan.measures
-        return cls(*shape, values, pushes, lengths, plan.folds)
+        baselines = tuple(dict.fromkeys(cell.row for cell in plan.cells if cell.baseline is not None))
+        return cls(*shape, values, pushes, lengths, plan.folds, baselines)
 
     def markdown(self) -> str:
         heads = ["", *self._heads()]
         lines = [f"**{self.title}**", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         lines += [f"| {row} | {' | '.join(self._cells(row, '±'))} |" for row in self.rows]
         lines += ["", self.note()]
-        if self.pushes:
+        if any(self.pushes.values()):
             lines += [
                 "",
                 "Change of validation accuracy at a push, in points, mean over pushes, columns and seeds: ",
@@ -87,6 +89,11 @@ class BenchmarkTable:
 
     def note(self) -> str:
         rest = "in %; mean ± standard deviation over seeds where there are several; – not finished."
+        if self.baselines:
+            rest += (
+                f" Baselines on pooled frozen features ({', '.join(self.baselines)}) draw nothing, so that "
+                "they have one value for all seeds, and no epochs."
+            )
         if not self.folds:
             return f"Test split, {rest}"
         return (
