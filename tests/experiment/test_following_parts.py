@@ -14,11 +14,19 @@ from dprotonet.encoder.regions import Parts
 from dprotonet.experiment.answer import answer
 from dprotonet.experiment.build import build_network
 from dprotonet.experiment.class_evidence import class_evidence
+from dprotonet.experiment.explain import explained_rows
+from dprotonet.experiment.explainers import row_node, strongest_prototype
+from dprotonet.experiment.intervention import subject as intervention
+from dprotonet.experiment.live import grow_evidence
 from dprotonet.experiment.part_names import PartName
 from dprotonet.experiment.parts import Found, name_parts, nearest_places, suggested
 from dprotonet.experiment.place import Place, places_of
+from dprotonet.experiment.row_maps import DecoderMaps
 from dprotonet.experiment.run_folder import prototype_records
+from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.experiment.split_evidence import splits_of_run
+from dprotonet.interpretation.base import Passes
+from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.training.push import Projection
 
 PARTS, SIZE = 3, 64
@@ -131,3 +139,36 @@ def test_evidence_is_sorted_by_what_decides(model: dp.Model) -> None:
         margin = float(logits[label] - logits[rival])
         assert sum(item.lead or 0.0 for item in leading) == pytest.approx(margin, abs=1e-6)
     assert prediction.evidence[0].ahead.endswith(f"ahead of {prediction.evidence[0].rival}")
+
+
+SHORT: Any = preset("fast", iterations=1, own_guess=True)
+FROM_ITS_MAP = Passes(5, 2)  # the image, a blank one, the part's map; kept and hidden, with their gradients
+
+
+def test_rows_are_decoded_from_the_maps_of_their_parts(
+    model: dp.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both the places in the image and those in the sources, for a sheet as for a page that watches."""
+    image = splits_of_run(model).test[1].image
+    monkeypatch.setattr(SourceMaps, "image", lambda _maps, _number: image)
+    items = model.predict(image).evidence[:2]
+    monkeypatch.setattr(SourceMaps, "_keep", lambda _maps, _found: None)
+    (drawn,) = explained_rows(model, [image], [items], preset=SHORT)
+    watched = grow_evidence(model, image, items, preset=SHORT, watch=lambda _growing: None)
+    for row in (*drawn, *watched):
+        assert row.input.passes == FROM_ITS_MAP
+        assert row.source.passes == Passes(4, 2)  # there the prototype itself is to be kept
+
+
+def test_rows_that_are_measured_are_those_that_are_shown(model: dp.Model) -> None:
+    sample = splits_of_run(model).test[1]
+    inputs = model.inputs([sample.image])
+    subject = intervention.subject_of(model, splits_of_run(model).test, 1, rows=2)
+    node = row_node(model.prototyped, subject.region[subject.rows])
+    shown = MDM(preset=SHORT).explain(inputs.expand(2, -1, -1, -1), node)
+    maps = torch.stack([one.heatmap for one in shown])
+    assert shown[0].passes == FROM_ITS_MAP
+    assert torch.equal(intervention.row_maps(model, subject, subject.rows, SHORT), maps)
+    assert torch.equal(DecoderMaps(model.prototyped, SHORT)(inputs, subject.rows.tolist(), sample), maps)
+    strongest = strongest_prototype(model.prototyped, inputs, torch.tensor([0]))
+    assert MDM(preset=SHORT).explain(inputs, strongest)[0].passes == FROM_ITS_MAP

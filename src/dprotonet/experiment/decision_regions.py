@@ -25,13 +25,14 @@ from dprotonet.data.box import pixel_box
 from dprotonet.data.listed import ListedImages
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.explainers import row_node
 from dprotonet.experiment.model import Model, Prediction
 from dprotonet.experiment.pictures import drawn_truth, save_picture
 from dprotonet.figures import Answer, DecisionRegion, decision_regions_sheet
 from dprotonet.files import write_text
 from dprotonet.interpretation.base import Box, Explanation
 from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import ClassNode, Node, RegionNode
+from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.interpretation.step import Step
 from dprotonet.metrics.localization import energy_share, largest_part, overlap
 
@@ -272,8 +273,8 @@ def _node(model: Model, predictions: Sequence[Prediction], node: NodeWord, decod
         labels = [prediction.label for prediction in predictions]
         return ClassNode(model.network, labels, probability=decoder.preset.probability)
     strongest = [prediction.evidence[0] for prediction in predictions]
-    return RegionNode(
-        model.prototyped.encoder,
+    return row_node(
+        model.prototyped,
         torch.tensor([item.region for item in strongest]),
         names=[f"prototype {item.prototype} in the image" for item in strongest],
     )

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.evidence import EvidenceItem
+from dprotonet.experiment.explainers import row_node
 from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size
 from dprotonet.experiment.model import Model, Prediction
@@ -24,7 +25,6 @@ from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.interpretation.step import Step
 
 _PAIRS = 32  # of an image and a prototype, explained at a time: bounds the memory
@@ -177,8 +177,8 @@ def _places(
     pairs = [(image, item) for image, items in zip(images, chosen, strict=True) for item in items]
     found: list[Explanation] = []
     for block in _blocks(pairs, _PAIRS):
-        node = RegionNode(
-            model.prototyped.encoder,
+        node = row_node(
+            model.prototyped,
             torch.tensor([item.region for _, item in block]),  # j of Eq. (12), as the decision found it
             names=[f"prototype {item.prototype} in the image" for _, item in block],
         )

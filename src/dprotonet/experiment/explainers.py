@@ -16,7 +16,7 @@ from dprotonet.inference.pairing import any_region
 from dprotonet.interpretation.base import Explainer
 from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
-from dprotonet.interpretation.nodes import PrototypeNode, RegionNode, Similarity
+from dprotonet.interpretation.nodes import Forward, PrototypeNode, RegionNode, Similarity
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.interpretation.rise import Rise
@@ -50,6 +50,22 @@ def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> Proto
     )
 
 
+def row_node(
+    network: DProtoNet, region: Tensor, *, target: Tensor | None = None, names: Sequence[str] = ()
+) -> RegionNode:
+    """Rows of an explanation: the region (N,) in which the prototype of each was found, one an image.
+
+    Parts know where they are: they offer their maps to a decoder that asks (`own_guess` of its preset).
+    """
+    maps = _part_maps(network) if isinstance(network.encoder.regions, Parts) else None
+    return RegionNode(network.encoder, region, target=target, maps=maps, names=names)
+
+
+def _part_maps(network: DProtoNet) -> Forward:
+    regions = cast(Parts, network.encoder.regions)
+    return lambda images: regions.maps(network.encoder.feature_map(images))
+
+
 @torch.no_grad()
 def strongest_prototype(network: DProtoNet, images: Tensor, labels: Tensor) -> RegionNode:
     """For each image, the region where its strongest prototype was found, Eqs. (12) and (14); labels (B,).
@@ -64,7 +80,7 @@ def strongest_prototype(network: DProtoNet, images: Tensor, labels: Tensor) -> R
     number = network.contributions(evidence, labels).masked_fill(~own, -torch.inf).argmax(dim=1)
     region = evidence.region.gather(1, number.unsqueeze(1)).squeeze(1)
     names = [f"prototype {found} in the image" for found in number.tolist()]
-    return RegionNode(network.encoder, region, names=names)
+    return row_node(network, region, names=names)
 
 
 def prototyped(classifier: Classifier, method: str) -> DProtoNet:

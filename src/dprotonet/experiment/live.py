@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.evidence import EvidenceItem
 from dprotonet.experiment.explain import ExplainedRow
-from dprotonet.experiment.explainers import rival, watches_probability
+from dprotonet.experiment.explainers import rival, row_node, watches_probability
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.saliency import METHODS
 from dprotonet.experiment.source_maps import SourceMaps
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.cam import METHODS as CAMS
 from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import ClassNode, RegionNode
+from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.interpretation.step import Step
 from dprotonet.network import BlackBox
 
@@ -95,8 +95,8 @@ def grow_evidence(
 def _places(
     model: Model, decoder: MDM, image: Tensor, items: Sequence[EvidenceItem], meter: "_Meter"
 ) -> list[Explanation]:
-    node = RegionNode(
-        model.prototyped.encoder,
+    node = row_node(
+        model.prototyped,
         torch.tensor([item.region for item in items]),  # j of Eq. (12), as the decision found it
         names=[f"prototype {item.prototype} in the image" for item in items],
     )

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from dprotonet.data.base import Sample
 from dprotonet.errors import UserError
-from dprotonet.experiment.explainers import own_maps
+from dprotonet.experiment.explainers import own_maps, row_node
 from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.network import DProtoNet
 
 KINDS = ("decoder", "similarity")
@@ -50,7 +49,7 @@ class DecoderMaps:
         maps = [
             found.heatmap
             for block, where in zip(each.split(_PAIRS), region.split(_PAIRS), strict=True)
-            for found in self.decoder.explain(block, RegionNode(self.network.encoder, where))
+            for found in self.decoder.explain(block, row_node(self.network, where))
         ]
         return torch.stack(maps).cpu()
 

@@ -23,11 +23,11 @@ from torch import Tensor
 from dprotonet import __version__
 from dprotonet.data.image import read_image
 from dprotonet.errors import UserError
+from dprotonet.experiment.explainers import row_node
 from dprotonet.experiment.model import Model
 from dprotonet.files import whole
 from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.mdm import MDM
-from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.interpretation.step import Step
 from dprotonet.training.checkpoint import tensor_digest
 
@@ -98,8 +98,8 @@ class SourceMaps:
         network = self.model.prototyped
         with torch.no_grad():
             nearest = network.prototypes.nearest(network.encoder(inputs)).region
-        node = RegionNode(
-            network.encoder,
+        node = row_node(
+            network,
             nearest.gather(1, wanted.unsqueeze(1)).squeeze(1),
             target=network.prototypes.vectors.detach()[wanted],
             names=[_name(number) for number in prototypes],

@@ -3,7 +3,8 @@
 The paper's decoder learns ten masks apart, by keeping an activation. Here their mean is one map, and every
 step asks of it what a good explanation must answer at *any* size: are the hottest q of the image enough to
 keep the node active, and is the image without them not? q runs through the sizes, so no part of the map is
-left unranked, and nothing need be tuned between keeping and hiding. The deepest feature map starts the masks.
+left unranked, and nothing need be tuned between keeping and hiding. The deepest feature map starts the masks;
+a node that knows where it looks may do so instead (`own_guess`).
 """
 
 import math
@@ -40,6 +41,7 @@ class JointMasks:
     largest: float = 0.8
     softness: float = 0.05  # how gradually a place passes from hidden to kept, in units of the mask
     hide: float = 1.0  # weight of "without them it is not active" against "they are enough"
+    own_guess: bool = False  # start where the node itself says it looks; less faithful, see docs/parts.md
     zoom: float = 1.7  # enlargement of the parts that the first guess looks at; 1 for the whole image only
     trust: float = 0.1  # how fast a place moves that the guess is silent about, against one it points at
     focus: float = 0.3  # what the finished map keeps of a place that the guess is silent about; 1 for all
@@ -97,7 +99,8 @@ class JointMasks:
 
     def _guess(self, problem: Problem) -> Tensor:
         """Where the network seems to look (N, H, W), at most 1; all NaN for an image without a guess."""
-        guess = first_guess(problem, zoom=self.zoom)
+        guess = problem.guess() if self.own_guess else None
+        guess = first_guess(problem, zoom=self.zoom) if guess is None else guess
         if guess is None:
             return problem.images.new_full((problem.count, *problem.size), torch.nan)
         silent = guess.isnan().any(dim=(-2, -1), keepdim=True)

@@ -23,7 +23,10 @@ Similarity = Callable[[Tensor, Tensor], Tensor]  # vectors (B, R, D), prototypes
 
 @runtime_checkable
 class Node(Protocol):
-    """Activations of masked images, and what masking should keep of them."""
+    """Activations of masked images, and what masking should keep of them.
+
+    A node that knows where it looks may offer that by `guess(images, rows)`, as RegionNode does; it need not.
+    """
 
     model: nn.Module | None  # to be borrowed while explaining, if there is one
 
@@ -235,6 +238,7 @@ class RegionNode:
 
     Eq. (12): j_x = argmin_j ||z_j(x) - p||, for a prototype in an input image; what is kept is z_j(x),
     Eq. (14). Eq. (13): the same j for the prototype's source image; what is kept is p itself, Eq. (15).
+    `maps`: images to (B, R, h, w), where each region lies; only for regions that follow the image.
     """
 
     def __init__(
@@ -243,11 +247,13 @@ class RegionNode:
         region: Tensor,
         *,
         target: Tensor | None = None,
+        maps: Forward | None = None,
         model: nn.Module | None = None,
         names: Sequence[str] = (),
     ) -> None:
         self.model = _owner(regions, model)
         self.regions, self.region, self._target, self._names = regions, region, target, list(names)
+        self.maps = maps
 
     @classmethod
     def in_image(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
@@ -275,9 +281,17 @@ class RegionNode:
         values, fixed = self(images, rows), self.target(rows)
         return (values * (values.detach() if fixed is None else fixed)).sum(dim=1)
 
+    def guess(self, images: Tensor, rows: Tensor) -> Tensor | None:
+        """Where the region lies in each image, (B, h, w), for masks to start from; None without `maps`."""
+        return None if self.maps is None else self._own(self.maps(images), rows)
+
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
-        vectors = self.regions(images).float()
-        return vectors[torch.arange(len(images), device=vectors.device), self.region.to(rows.device)[rows]]
+        return self._own(self.regions(images), rows)
+
+    def _own(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Of all regions' (B, R, …) that of each image, (B, …)."""
+        here = torch.arange(len(values), device=values.device)
+        return values.float()[here, self.region.to(rows.device)[rows]]
 
 
 class PrototypeNode(_OwnActivation):

@@ -6,16 +6,21 @@ back for the masks alone, and activations that are not finite are refused by the
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Passes
-from dprotonet.interpretation.nodes import Forward, Node, precision
+from dprotonet.interpretation.nodes import Node, precision
+from dprotonet.ops import upsample
 
 Loss = Callable[[Tensor, Tensor], Tensor]  # masks (M, H, W) and rows (M,) to a loss each (M,)
 Score = Callable[[Tensor, Tensor], Tensor]  # activations (B, K) and rows (B,) to a number each (B,)
+Guess = Callable[[Tensor, Tensor], Tensor | None]  # images (B, C, H, W) and rows (B,) to (B, h, w)
+
+T = TypeVar("T")
 
 
 class Problem:
@@ -59,16 +64,40 @@ class Problem:
         values = self._asked(lambda seen: self.node.direction(seen, rows), images)
         return self._finite(values.float().unsqueeze(1), rows).squeeze(1)
 
-    def _asked(self, ask: Forward, images: Tensor) -> Tensor:
-        self._forward += len(images)
+    @torch.no_grad()
+    def guess(self) -> Tensor | None:
+        """Where the node itself says that it looks, (N, H, W) from 0 on; NaN for an image it is silent about.
+
+        None for a node that has no such thing to say: then the network is not called.
+        """
+        offer: Guess | None = getattr(self.node, "guess", None)
+        if offer is None:
+            return None
+        blocks = self.blocks(self.rows)
+        told = [heat for block in blocks if (heat := self._told(offer, self.rows[block])) is not None]
+        if not told:
+            return None
+        guess = torch.cat(told)[torch.cat(blocks).argsort()]
+        low, high = guess.amin(dim=(-2, -1), keepdim=True), guess.amax(dim=(-2, -1), keepdim=True)
+        return guess.where(low < high, torch.nan)  # the same everywhere is nowhere
+
+    def _told(self, offer: Guess, rows: Tensor) -> Tensor | None:
+        heat = self._asked(lambda seen: offer(seen, rows), self.images[rows])
+        if heat is None:
+            return None
+        return self._finite(upsample(heat.float().relu(), self.size), rows, what="guess")
+
+    def _asked(self, ask: Callable[[Tensor], T], images: Tensor) -> T:
         inputs = images.to(self._dtype)
         try:
-            return ask(inputs)
+            answer = ask(inputs)
         except RuntimeError as error:
             if "view size is not compatible" not in str(error) or inputs.is_contiguous():
                 raise
-        self.images = self.images.contiguous()  # a network that flattens by view() wants channels first
-        return ask(inputs.contiguous())
+            self.images = self.images.contiguous()  # a network that flattens by view() wants channels first
+            answer = ask(inputs.contiguous())
+        self._forward += 0 if answer is None else len(images)
+        return answer
 
     def _finite(self, values: Tensor, rows: Tensor, *, what: str = "activation") -> Tensor:
         if not torch.isfinite(values).all():

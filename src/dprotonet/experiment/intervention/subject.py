@@ -9,10 +9,10 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData, PartRenderer, Sample
 from dprotonet.experiment.evidence import contrast_in
+from dprotonet.experiment.explainers import row_node
 from dprotonet.experiment.intervention.result import EXCHANGE, LEAD, ROWS, ROWS_BY_LEAD
 from dprotonet.experiment.model import Model
 from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.metrics.intervention import SiblingContrast, importance, sibling_contrast
 
 _BATCH = 32  # pictures that go through the network together
@@ -186,7 +186,7 @@ def row_maps(model: Model, subject: Subject, prototypes: Tensor, preset: str | P
     """Where the image looks like each of the prototypes (J,): heatmaps (J, H, W) of the decoder."""
     regions, place = subject.region[prototypes].unique(return_inverse=True)  # a region is decoded once
     inputs = model.inputs([subject.sample.image]).expand(len(regions), -1, -1, -1)
-    node = RegionNode(model.prototyped.encoder, regions)
+    node = row_node(model.prototyped, regions)
     return torch.stack([found.heatmap.cpu() for found in MDM(preset=preset).explain(inputs, node)])[place]
 
 
