@@ -91,15 +91,14 @@ def _chosen_class(model: "Model", name: str | None) -> str:
 def _look(model: "Model", chosen: str, arguments: PartsArguments) -> Path:
     """Suggest names, keep them, and draw the sheet of a class; where that is."""
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.parts import SHEET, keep_names, nearest_places, parts_picture, suggested
+    from dprotonet.experiment.parts import SHEET, look_for_parts, parts_picture
     from dprotonet.experiment.pictures import save_picture
     from dprotonet.experiment.split_evidence import splits_of_run
 
     with Reporter(stderr_console()) as reporter:
         train = splits_of_run(model, partial(reporter.advance, "scan"), moved_to=arguments.data).train
         looking = partial(reporter.advance, "looking for places")
-        found = nearest_places(model, train, images=arguments.images, on_progress=looking)
-    keep_names(model, suggested(model, train, found))
+        found = look_for_parts(model, train, images=arguments.images, on_progress=looking)
     path = arguments.out or arguments.run / SHEET
     save_picture(parts_picture(model, train, found, class_name=chosen), path)
     return path

@@ -14,6 +14,7 @@ from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, save_evaluation
 from dprotonet.experiment.explain import ExplainedPrediction, Explaining
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.parts import look_for_parts, parts_picture
 from dprotonet.experiment.pictures import curve_picture, prototypes_picture, save_picture
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.telling_images import telling_images
@@ -21,6 +22,8 @@ from dprotonet.experiment.trainer import Trainer, finished
 from dprotonet.figures import stack
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.features import FeatureViews
+
+_OF_A_PART = 12  # images that a part is shown in
 
 Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
 
@@ -50,12 +53,13 @@ class Demo:
         test = self.features(model, splits.test, accelerator=accelerator, on_progress=on_progress)
         predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
         evaluation = Evaluation("test", model.classes, predictions)
+        parts = self._parts(model, splits.train, on_progress)
         explained = self._explained(model, evaluation, splits.test, on_progress)
         summary = {
             "run": str(self.trainer.out),
             "accuracy": predictions.accuracy,
             **{f"{name}_accuracy": found["accuracy"] for name, found in self.baselines().items()},
-            "pictures": self._pictures(model, evaluation) | self._sheet(explained, splits.test),
+            "pictures": self._pictures(model, evaluation) | parts | self._sheet(explained, splits.test),
         }
         return DemoResults(summary, model, splits, evaluation, explained)
 
@@ -87,6 +91,15 @@ class Demo:
             network=model.network,
         )
         return {name: str(path) for name, path in paths.items()}
+
+    def _parts(self, model: Model, train: ImageData, on_progress: Progress | None) -> dict[str, str]:
+        """Names of the parts, and those of a class on some images; nothing where prototypes have no place."""
+        if not model.parts_follow:
+            return {}
+        advance = partial(on_progress, "naming parts") if on_progress is not None else None
+        found = look_for_parts(model, train, images=_OF_A_PART, on_progress=advance)
+        save_picture(parts_picture(model, train, found, class_name=model.classes[0]), self._path("parts"))
+        return {"parts": str(self._path("parts"))}
 
     def _explained(
         self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: Progress | None

@@ -26,6 +26,7 @@ IMAGES = 20  # in which a prototype is looked at
 LEAST = 0.5  # of them must have the part under the place, or its name would be wrong more often than right
 BACKGROUND = "background"
 SHEET = "parts.png"
+_BATCH = 32  # images that go through the network together
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,12 @@ def _places_in(model: Model, train: ImageData, indices: Collection[int]) -> Mapp
     if model.places is not None:
         return dict.fromkeys(indices, model.places)
     found: dict[int, Sequence[Place]] = {}
-    for index in indices:
-        _, (places,) = model.looked(model.inputs([image_of(train, index)]))
-        assert places is not None
-        found[index] = places
+    ordered = sorted(indices)
+    for some in (ordered[start : start + _BATCH] for start in range(0, len(ordered), _BATCH)):
+        _, several = model.looked(model.inputs([image_of(train, index) for index in some]))
+        for index, places in zip(some, several, strict=True):
+            assert places is not None
+            found[index] = places
     return found
 
 
@@ -123,6 +126,15 @@ def suggested(
         names[record.prototype] = PartName(usual, times / images) if known else letter
         counted[record.class_name] += 1
     return names
+
+
+def look_for_parts(
+    model: Model, train: ImageData, *, images: int = IMAGES, on_progress: Progress | None = None
+) -> list[list[Found]]:
+    """Where every prototype is found, see `nearest_places`; the names that follow from it are kept."""
+    found = nearest_places(model, train, images=images, on_progress=on_progress)
+    keep_names(model, suggested(model, train, found))
+    return found
 
 
 def alike(model: Model, prototype: int) -> list[int]:
