@@ -148,6 +148,19 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"linear probe {results['probe_accuracy']:.1%}, {shown}" in capsys.readouterr().out
 
 
+def test_the_demo_shows_and_names_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless masks are asked for, as the other tests do."""
+    place = TINY.index("--masks")
+    words = [*TINY[:place], *TINY[place + 2 :], "--workers", "0", "--json"]
+    out = tmp_path / "demo"
+    assert main(["demo", "--out", str(out), "--cache", str(tmp_path / "cache"), *words]) == 0
+    results = json.loads(capsys.readouterr().out)
+    assert Image.open(results["pictures"]["parts"]).width > 200
+    names = json.loads((out / "part_names.json").read_text(encoding="utf-8"))["names"]
+    assert len(names) == 8  # two parts of four species
+    assert {names[str(number)]["name"] for number in (0, 2, 4, 6)} == {names["0"]["name"]}
+
+
 def test_config_file_and_flags(tmp_path: Path) -> None:
     file = tmp_path / "run.toml"
     file.write_text("[network]\nmasks = 7\n[training]\nseed = 3\n")

@@ -1,10 +1,12 @@
 """Pictures of a run: its prototypes, its learning curve, the evidence for a prediction."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn.functional import pad
 
 from dprotonet.data.base import Sample
 from dprotonet.data.box import pixel_box
@@ -78,13 +80,21 @@ def prototypes_picture(model: Model, *, max_classes: int = 40) -> Image.Image:
     pairs = zip(source_images(model), model.prototypes, strict=True)
     names = [model.part_names.get(record.prototype) for record in model.prototypes]
     return prototype_sheet(
-        torch.stack([place_picture(image, record.place) for image, record in pairs]),
+        _stacked([place_picture(image, record.place) for image, record in pairs]),
         prototype_class=owner.tolist(),
         classes=model.classes,
         weights=weights.tolist(),
         captions=["" if name is None else name.words for name in names],
         note=PLACED if lies else "",
         max_classes=max_classes,
+    )
+
+
+def _stacked(pictures: Sequence[Tensor]) -> Tensor:
+    """Pictures (3, H, W) as one tensor; boxes of whole pixels are not all of one shape, the rest is white."""
+    height, width = (max(picture.shape[axis] for picture in pictures) for axis in (-2, -1))
+    return torch.stack(
+        [pad(one, [0, width - one.shape[-1], 0, height - one.shape[-2]], value=255) for one in pictures]
     )
 
 
