@@ -19,7 +19,8 @@ def save_onnx_explained(explained: OnnxExplained, folder: Path, *, title: str = 
     for place, (item, found) in enumerate(explained.rows, start=1):
         stem = f"{place}-prototype-{item.prototype:04d}"
         found.save(folder, image=explained.image, stem=stem)
-        rows.append({**asdict(item), **boxes(found, explained.image_size), "kept": found.kept, "files": stem})
+        told = {**asdict(item), "ahead": item.ahead, **boxes(found, explained.image_size)}
+        rows.append({**told, "kept": found.kept, "files": stem})
     shown = sum(item.contribution for item, _ in explained.rows)
     content = {
         **{key: value for key, value in asdict(explained.prediction).items() if key != "evidence"},
