@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dprotonet.inference.contrast import leads
+from dprotonet.inference.contrast import leads, likeliest_other
 
 CLASSES, PARTS = 4, 3
 
@@ -57,3 +57,9 @@ def test_the_scores_stay_as_they_are() -> None:
     before = {name: values.clone() for name, values in given.items()}
     leads(**given, label=2)
     assert all(torch.equal(values, before[name]) for name, values in given.items())
+
+
+def test_the_likeliest_other_class_of_several_images() -> None:
+    logits = torch.tensor([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [-5.0, -9.0, -7.0]])
+    assert likeliest_other(logits, torch.tensor([0, 2, 1])).tolist() == [2, 0, 0]
+    assert logits.isfinite().all()

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
+from torch import Tensor
 
 from dprotonet.experiment.place import Place, place_of
 from dprotonet.figures.words import looks_like
@@ -107,14 +108,21 @@ class Contrast:
         return {} if lead != lead else {"lead": lead, "rival": self.rival}
 
 
+def part_of_each(model: "Model") -> Tensor | None:
+    """The part (P,) that each prototype belongs to; None where regions are no parts."""
+    pairing = model.prototyped.prototypes.pairing if model.prototypes else None
+    return pairing.part.cpu() if isinstance(pairing, PartRegion) else None
+
+
 def contrast_in(model: "Model", scores: Sequence[float], label: int) -> Contrast | None:
     """How far the prototypes of `label` lead, by the scores (P,) of an image; None without parts."""
-    if not model.prototypes or not isinstance(model.prototyped.prototypes.pairing, PartRegion):
+    part = part_of_each(model)
+    if part is None:
         return None
     found = leads(
         torch.as_tensor(scores, dtype=torch.float64),
         weight=model.network.head.weight.detach().cpu().double(),
-        part=model.prototyped.prototypes.pairing.part.cpu(),
+        part=part,
         prototype_class=model.prototyped.prototype_class.cpu(),
         label=label,
     )

@@ -24,13 +24,24 @@ def leads(scores: Tensor, *, weight: Tensor, part: Tensor, prototype_class: Tens
     What all prototypes of a part say for the class, less what they say for the rival; several prototypes of
     the class that share a part share its lead.
     """
-    logits = weight @ scores
-    logits[label] = -torch.inf
-    rival = int(logits.argmax())
+    rival = int(likeliest_other((weight @ scores)[None], torch.tensor([label])))
     apart = (weight[label] - weight[rival]) * scores
+    return Leads(rival, shared_leads(apart, part=part, own=prototype_class == label))
+
+
+def likeliest_other(logits: Tensor, label: Tensor) -> Tensor:
+    """The class (B,) of the largest logit (B, C) but `label` (B,); plain operations, for export."""
+    asked = torch.arange(logits.shape[1], device=logits.device) == label.unsqueeze(1)
+    return logits.masked_fill(asked, -torch.inf).argmax(dim=1)
+
+
+def shared_leads(apart: Tensor, *, part: Tensor, own: Tensor) -> Tensor:
+    """Leads (P,) of the prototypes that are the class's `own`, NaN for others; `part` and `own` (P,).
+
+    `apart` (P,) is what each says for the class, less what it says for the rival.
+    """
     parts = int(part.max()) + 1
-    lead = torch.zeros(parts, dtype=scores.dtype).index_add(0, part, apart)
-    own = prototype_class == label
+    lead = torch.zeros(parts, dtype=apart.dtype).index_add(0, part, apart)
     sharing = torch.bincount(part[own], minlength=parts)
     each = (lead / sharing.clamp_min(1))[part]
-    return Leads(rival, torch.where(own, each, torch.nan))
+    return torch.where(own, each, torch.nan)

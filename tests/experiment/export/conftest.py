@@ -22,6 +22,8 @@ from dprotonet.experiment.familiarity import calibrated
 from dprotonet.experiment.run_folder import PrototypeRecord
 
 SIZE = 64
+# Two of the four prototypes of a class share a part.
+PARTS = {"regions": "parts", "parts": 3, "similarity": "cosine", "prototypes_per_class": 4}
 
 
 def config_of(kind: str) -> Config:
@@ -31,6 +33,7 @@ def config_of(kind: str) -> Config:
         "uniform": replace(plain, network=replace(plain.network, mask_style="uniform")),
         "levels": replace(plain, network=replace(plain.network, levels=2, regions="points")),
         "grey": replace(plain, network=replace(plain.network, channels=1)),
+        "parts": replace(plain, network=replace(plain.network, **PARTS)),
     }
     config = small[kind] if kind in small else tiny_rival(kind)
     return replace(config, data=replace(config.data, image_size=SIZE))

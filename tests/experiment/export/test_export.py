@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -18,7 +19,7 @@ from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.deployed import Decision, Deployed, Reasons
 from dprotonet.experiment.export.write import _difference, export, onnx_proto, traced
 
-KINDS = ("spatial", "uniform", "levels", "protopnet", "blackbox")
+KINDS = ("spatial", "uniform", "levels", "parts", "protopnet", "blackbox")
 
 
 def deployed(kind: str) -> Deployed:
@@ -39,9 +40,9 @@ def test_deployed_is_the_network_and_its_normalisation(kind: str) -> None:
         for name in ("scores", "distances"):
             torch.testing.assert_close(found[name], getattr(wanted, name), rtol=1e-4, atol=1e-5)
         assert (found["region"] == wanted.region).float().mean() > 0.9  # two regions may be equally near
-        torch.testing.assert_close(
-            found["contributions"].sum(1), found["logits"].amax(1), rtol=1e-4, atol=1e-5
-        )
+        first, second = found["logits"].topk(2, dim=1).values.unbind(1)
+        for name, logit in (("contributions", first), ("rival_contributions", second)):
+            torch.testing.assert_close(found[name].sum(1), logit, rtol=1e-4, atol=1e-5)
 
 
 def test_the_network_itself_stays_as_it_was() -> None:
@@ -106,6 +107,7 @@ def test_the_file_carries_its_card(exported: Exported) -> None:
         {"channels": 2},
         {"prototypes": [{"class_name": "a"}]},
         {"familiarity": {"threshold": 1}},
+        {"parts": 1},
         {"odd": 1},
     ],
 )
@@ -113,6 +115,20 @@ def test_a_strangers_card_is_not_trusted(change: dict) -> None:
     content = json.loads(Card.of(untrained("spatial"), deployed("spatial")).to_json())
     with pytest.raises(dp.UserError, match="export it again"):
         Card.from_json(json.dumps({**content, **change}), where="model.onnx")
+
+
+@pytest.mark.parametrize(("kind", "parts"), [("parts", True), ("spatial", False), ("blackbox", False)])
+def test_a_card_tells_whether_regions_are_parts(kind: str, parts: bool) -> None:
+    card = Card.of(untrained(kind), deployed(kind))
+    assert Card.from_json(card.to_json(), where="model.onnx") == card
+    assert card.parts is parts
+
+
+def test_a_card_of_before_parts_still_loads() -> None:
+    card = Card.of(untrained("parts"), deployed("parts"))
+    content = json.loads(card.to_json())
+    del content["parts"]
+    assert Card.from_json(json.dumps(content), where="model.onnx") == replace(card, parts=False)
 
 
 def test_the_command_tells_what_it_did(exported: Exported, capsys: pytest.CaptureFixture[str]) -> None:

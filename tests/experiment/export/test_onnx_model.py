@@ -16,7 +16,10 @@ from tests.experiment.export.conftest import SIZE, Exported, images, untrained
 
 import dprotonet as dp
 from dprotonet.cli.main import main
+from dprotonet.experiment.evidence import EvidenceItem
+from dprotonet.experiment.export.card import KEY
 from dprotonet.experiment.export.onnx_model import OnnxModel
+from dprotonet.experiment.export.write import export
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +51,66 @@ def test_predictions_are_those_of_the_run(model: OnnxModel) -> None:
             assert item.weight == pytest.approx(same.weight, abs=1e-4)
             assert item.contribution == pytest.approx(same.contribution, abs=1e-4)
     assert model.predict_many([]) == []
+
+
+@pytest.fixture(scope="module")
+def parts_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("parts") / "model.onnx"
+    export(untrained("parts"), onnx=path)
+    return path
+
+
+def test_leads_and_the_order_of_rows_are_those_of_the_run(parts_file: Path) -> None:
+    pixels = list(images(5))
+    by_points = []
+    for found, wanted in zip(
+        OnnxModel.load(parts_file).predict_many(pixels), untrained("parts").predict_many(pixels), strict=True
+    ):
+        assert [item.prototype for item in found.evidence] == [item.prototype for item in wanted.evidence]
+        assert [item.rival for item in found.evidence] == [item.rival for item in wanted.evidence]
+        assert [item.ahead for item in found.evidence] == [item.ahead for item in wanted.evidence]
+        for item, same in zip(found.evidence, wanted.evidence, strict=True):
+            assert (item.lead is None) == (item.class_name != found.class_name)
+            assert item.lead == pytest.approx(same.lead, abs=1e-4)
+            assert item.region == same.region
+        by_points.append(found.evidence == by_contribution(found.evidence))
+    assert not all(by_points)  # or this test could not tell
+
+
+def test_older_files_of_parts_load_and_sort_by_contribution(parts_file: Path, tmp_path: Path) -> None:
+    proto = onnx.load(parts_file)
+    (card,) = [item for item in proto.metadata_props if item.key == KEY]
+    content = json.loads(card.value)
+    del content["parts"]
+    assert content["outputs"].pop() == proto.graph.output.pop().name == "rival_contributions"
+    card.value = json.dumps(content)
+    onnx.save(proto, tmp_path / "old.onnx")
+    (found,) = OnnxModel.load(tmp_path / "old.onnx").predict_many(list(images(1)))
+    assert all((item.lead, item.rival, item.ahead) == (None, "", "") for item in found.evidence)
+    assert found.evidence == by_contribution(found.evidence)
+
+
+def by_contribution(items: tuple[EvidenceItem, ...]) -> tuple[EvidenceItem, ...]:
+    return tuple(sorted(items, key=lambda item: -item.contribution))
+
+
+def test_a_network_without_parts_has_no_leads(model: OnnxModel) -> None:
+    (found,) = model.predict_many(list(images(1)))
+    assert {item.ahead for item in found.evidence} == {""}
+    assert found.evidence == by_contribution(found.evidence)
+
+
+def test_the_command_says_how_far_a_row_is_ahead(
+    parts_file: Path, picture: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["explain", str(parts_file), str(picture), "--out", str(tmp_path), "--samples", "20"]
+    assert main([*words, "--top", "1"]) == 0
+    first = untrained("parts").predict(picture).evidence[0]
+    assert first.ahead
+    assert f"({first.ahead})" in capsys.readouterr().out
+    (told,) = tmp_path.glob("*/explanation.json")
+    (row,) = json.loads(told.read_text("utf-8"))["rows"]
+    assert (row["prototype"], row["ahead"]) == (first.prototype, first.ahead)
 
 
 def test_what_the_decoder_asks_is_what_the_network_answers(model: OnnxModel) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dprotonet import __version__
 from dprotonet.errors import UserError
+from dprotonet.experiment.evidence import part_of_each
 from dprotonet.experiment.export.deployed import Deployed
 from dprotonet.experiment.familiarity import Familiarity
 from dprotonet.experiment.model import Model
@@ -45,6 +46,7 @@ class Card:
     prototypes: tuple[PrototypeName, ...]
     familiarity: Familiarity | None
     places: tuple[Place, ...] = ()  # of the regions that `region` counts; none where they have none
+    parts: bool = False  # whether regions are parts: `region` is a prototype's part, and leads are known
     version: str = __version__
     input: str = "images: float32 (batch, 3, size, size), RGB in [0, 1], squashed to the square"
 
@@ -61,6 +63,7 @@ class Card:
             prototypes=tuple(_prototype(model, number) for number in range(len(model.prototypes))),
             familiarity=model.familiarity,
             places=model.places or (),
+            parts=part_of_each(model) is not None,
         )
 
     def to_json(self) -> str:
@@ -106,6 +109,8 @@ def _checked(card: Card) -> Card:
     words += [word for item in card.prototypes for word in (item.source, item.part, *item.sources)]
     if not all(isinstance(word, str) for word in words) or len(card.classes) < 2:
         raise ValueError("classes, outputs and prototypes must be named")
+    if type(card.parts) is not bool:
+        raise ValueError("parts must be true or false")
     if card.channels not in (1, 3) or len(card.mean) != card.channels or len(card.std) != card.channels:
         raise ValueError("mean and std must be one number for each channel")
     if not all(math.isfinite(value) for value in (*card.mean, *card.std)) or min(card.std) <= 0:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.data.transforms import LUMA, Normalise
+from dprotonet.inference.contrast import likeliest_other
 from dprotonet.inference.pairing import any_region, any_region_at_once
 from dprotonet.network import BlackBox, DProtoNet, Network
 
@@ -23,7 +24,10 @@ class Decision(NamedTuple):
 
 
 class Reasons(NamedTuple):
-    """What a network with prototypes can say, too: (B, P) each; contributions are to the predicted class."""
+    """What a network with prototypes can say, too: (B, P) each.
+
+    Contributions are to the predicted class; those to its rival, the likeliest other class, say what decided.
+    """
 
     logits: Tensor
     probabilities: Tensor
@@ -31,6 +35,7 @@ class Reasons(NamedTuple):
     distances: Tensor
     region: Tensor
     contributions: Tensor
+    rival_contributions: Tensor
 
 
 class Deployed(nn.Module):
@@ -62,8 +67,10 @@ class Deployed(nn.Module):
             logits = self.network(inputs)
             return (logits, logits.softmax(dim=1))
         evidence = self.network.evidence(inputs)
-        points = self.network.contributions(evidence, evidence.logits.argmax(dim=1))
-        return (evidence.logits, evidence.logits.softmax(dim=1), *evidence[1:], points)
+        label = evidence.logits.argmax(dim=1)
+        points = self.network.contributions(evidence, label)
+        rivals = self.network.contributions(evidence, likeliest_other(evidence.logits, label))
+        return (evidence.logits, evidence.logits.softmax(dim=1), *evidence[1:], points, rivals)
 
 
 def per_channel(numbers: tuple[float, ...], channels: int) -> Tensor:

@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.evidence import EvidenceItem, evidence_items
+from dprotonet.experiment.evidence import Contrast, EvidenceItem, evidence_items
 from dprotonet.experiment.explain import Explaining, OnStep
 from dprotonet.experiment.export.card import KEY, Card
 from dprotonet.experiment.export.extra import import_onnx_extra
@@ -25,6 +25,7 @@ from dprotonet.experiment.familiarity import warning_of
 from dprotonet.experiment.image_like import ImageLike, image_size, name_of, square
 from dprotonet.experiment.model import Prediction, prediction_of
 from dprotonet.figures import method_sheet
+from dprotonet.inference.contrast import Leads, likeliest_other, shared_leads
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.columns import ColumnNode
 from dprotonet.interpretation.mdm import MDM, Preset
@@ -50,9 +51,7 @@ class OnnxExplained:
         maps = {f"class {self.prediction.class_name}": self.whole_class}
         maps |= {f"{item.class_name} #{item.prototype}": found for item, found in self.rows}
         points = [f"probability {self.prediction.probability:.1%}"]
-        points += [
-            f"{item.similarity:.3f} × {item.weight:.3f} = {item.contribution:.3f}" for item, _ in self.rows
-        ]
+        points += [_points(item) for item, _ in self.rows]
         return method_sheet(
             self.image,
             {name: found.heatmap for name, found in maps.items()},
@@ -118,7 +117,7 @@ class OnnxModel:
         preset: str | Preset = "sampled",
         on_step: OnStep | None = None,
     ) -> list[OnnxExplained]:
-        """Predictions with heatmaps of the class and of the `top` prototypes that contribute most to it."""
+        """Predictions with heatmaps of the class and of the `top` prototypes that decide most."""
         if top < 1:
             raise UserError(f"top is {top}; at least one prototype has to be explained")
         decoder = MDM(preset=preset, internal_batch_size=_BATCH)
@@ -133,19 +132,31 @@ class OnnxModel:
         if "scores" not in found:
             return prediction_of(name, logits, (), classes=self.card.classes)
         far = None if known is None else float(known.distance(found["distances"][row : row + 1]))
-        items = self._evidence(*(found[key][row].tolist() for key in ("scores", "contributions", "region")))
+        said = {key: values[row] for key, values in found.items()}
+        items = self._evidence(said, self._contrast(said))
         return prediction_of(name, logits, items, classes=self.card.classes, distance=far)
 
-    def _evidence(
-        self, scores: list[float], points: list[float], region: list[int]
-    ) -> tuple[EvidenceItem, ...]:
+    def _evidence(self, said: dict[str, Tensor], contrast: Contrast | None) -> tuple[EvidenceItem, ...]:
+        columns = (said[name].tolist() for name in ("scores", "contributions", "region"))
         rows = [
             (score, point / score if score else 0.0, point, where)
-            for score, point, where in zip(scores, points, region, strict=True)
+            for score, point, where in zip(*columns, strict=True)
         ]
-        known = self.card.prototypes
+        known, places = self.card.prototypes, self.card.places or None
         parts = {number: item.part for number, item in enumerate(known)}
-        return evidence_items(known, rows, places=self.card.places or None, parts=parts)
+        return evidence_items(known, rows, places=places, parts=parts, contrast=contrast)
+
+    def _contrast(self, said: dict[str, Tensor]) -> Contrast | None:
+        """How far the prototypes of the predicted class lead; None without parts, and of older files."""
+        if not self.card.parts or "rival_contributions" not in said:
+            return None
+        logits = said["logits"][None]
+        label = logits.argmax(dim=1)
+        rival, class_name = int(likeliest_other(logits, label)), self.card.classes[int(label)]
+        apart = said["contributions"].double() - said["rival_contributions"].double()
+        own = torch.tensor([item.class_name == class_name for item in self.card.prototypes])
+        points = shared_leads(apart, part=said["region"], own=own)
+        return Contrast(self.card.classes[rival], Leads(rival, points))
 
     def _explained(
         self,
@@ -179,6 +190,12 @@ class OnnxModel:
 
     def _per_channel(self, numbers: tuple[float, ...]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.float32).reshape(-1, 1, 1)
+
+
+def _points(item: EvidenceItem) -> str:
+    """How its points come about, and beneath it how far it is ahead, if that is known."""
+    points = f"{item.similarity:.3f} × {item.weight:.3f} = {item.contribution:.3f}"
+    return f"{points}\n{item.ahead}" if item.ahead else points
 
 
 def _told(on_step: OnStep | None, done: int, total: int, step: Step) -> None:
