@@ -1,0 +1,77 @@
+"""Settings of frozen mode compared by cross-validation inside training images; test images are never opened.
+
+    python benchmarks/recipe_folds.py --data cub:PATH --folds 3 --name cluster training.cluster=0.0
+    python benchmarks/recipe_folds.py --data birds --folds 0 --name masks recipe=masks data.val_per_species=60
+
+Without folds, the validation split judges. Runs do not stop early: printed is the accuracy before and after
+every push, the mean over folds. One JSON object a call.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from dprotonet.experiment.build import RememberedSplits, default_cache
+from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.trainer import Trainer
+from dprotonet.training.events import PushDone, RoundDone
+
+_FOREVER = 1000  # pushes without improvement
+
+
+def tables_of(words: list[str]) -> dict[str, Any]:
+    """`section.key=value` with values as in TOML, and `recipe=NAME`."""
+    tables: dict[str, Any] = {"recipe": "parts", "data": {}, "training": {}, "network": {}}
+    for word in words:
+        name, _, value = word.partition("=")
+        section, _, key = name.rpartition(".")
+        if section:
+            tables.setdefault(section, {})[key] = tomllib.loads(f"value = {value}")["value"]
+        else:
+            tables[name] = value
+    return tables
+
+
+def pushes(trainer: Trainer) -> dict[str, list[float]]:
+    """Validation accuracy in % before each push, and when the round is judged."""
+    found: dict[str, list[float]] = {"before": [], "after": []}
+    for event in trainer.run():
+        if isinstance(event, PushDone):
+            found["before"].append(100 * event.val_before)
+        if isinstance(event, RoundDone):
+            found["after"].append(100 * event.val_accuracy)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("settings", nargs="*")
+    parser.add_argument("--name", default="parts")
+    parser.add_argument("--data", default="birds")
+    parser.add_argument("--folds", type=int, default=0)
+    parser.add_argument("--cache", type=Path, default=default_cache())
+    options = parser.parse_args()
+    splits, found = RememberedSplits(), []
+    for fold in range(1, options.folds + 1) if options.folds else [0]:
+        tables = tables_of(options.settings)
+        tables["data"] |= {"data": options.data, "folds": options.folds, "fold": fold}
+        tables["training"] |= {"mode": "frozen", "patience": _FOREVER}
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = Trainer(config_from(tables), Path(folder, "run"), cache=options.cache, splits=splits)
+            found.append(pushes(trainer))
+    means = {
+        key: [round(mean(all_), 2) for all_ in zip(*(one[key] for one in found), strict=True)]
+        for key in ("before", "after")
+    }
+    told = {"name": options.name, "data": options.data, "settings": options.settings, **means, "folds": found}
+    json.dump(told, sys.stdout)
+    print()
+
+
+if __name__ == "__main__":
+    main()
