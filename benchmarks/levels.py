@@ -2,8 +2,8 @@
 
     python benchmarks/levels.py [--backbone timm:tf_efficientnet_lite0:none] [--batch 8] [--clock cpu]
 
-DProtoNet with masks on the last map, as by default, against `--levels 2` with masks and with
-`--regions points --similarity cosine`. A prediction is a forward pass; a joint step is forward, loss,
+DProtoNet with masks on the last map against `--levels 2` with masks, with `--regions points --similarity
+cosine`, and with parts, frozen mode's default. A prediction is a forward pass; a joint step is forward, loss,
 backward and Adam over everything; a frozen step is the same behind the backbone, on feature maps. Reading
 images or features and fitting the projection are not counted. In turns; the fastest counts. JSON on stdout.
 """
@@ -26,6 +26,7 @@ NETWORKS: dict[str, dict[str, Any]] = {
     "two levels, masks": {"levels": 2},
     "two levels, points": {"levels": 2, **POINTS},
     "one level, points": POINTS,
+    "parts": {"levels": 2, "regions": "parts", "similarity": "cosine", "dimension": 256},
 }
 FIRST, *_ = NETWORKS
 
