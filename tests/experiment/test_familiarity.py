@@ -8,19 +8,27 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from torch import nn
 
 import dprotonet as dp
 from dprotonet.cli.main import main
+from dprotonet.encoder.encoder import Encoder
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.cleaning import clean
 from dprotonet.experiment.familiarity import (
     FILE,
+    OF_PARTS,
     Familiarity,
     calibrated,
     familiarity_of,
     known_distances,
     warning_of,
 )
+from dprotonet.inference.head import Head
+from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.similarity import PresentCosine
+from dprotonet.network import DProtoNet
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +191,7 @@ def test_the_command_gives_an_old_run_its_threshold(copied: Path, capsys: pytest
     told = json.loads(capsys.readouterr().out)
     stored = dp.load(copied).familiarity
     assert isinstance(stored, Familiarity)
-    assert told == {"run": str(copied), **asdict(stored)}
+    assert told == {"run": str(copied), **json.loads(json.dumps(asdict(stored)))}
     assert stored.share == pytest.approx(6 / 13)
     assert main(["familiarity", str(copied)]) == 0
     assert "7.7% of images" in capsys.readouterr().out
@@ -207,3 +215,44 @@ def test_predict_says_it_in_plain_words(
     (prediction,) = json.loads(capsys.readouterr().out)["predictions"]
     assert prediction["familiar"] is False
     assert prediction["distance"] > 1
+
+
+# ── where prototypes are parts ──
+
+
+def network_of_parts() -> DProtoNet:
+    """Two classes of three parts each."""
+    part, owner = torch.arange(6) % 3, torch.arange(6) // 3
+    prototypes = Prototypes(2, 3, 4, similarity=PresentCosine(), pairing=PartRegion(part))
+    return DProtoNet(Encoder(nn.Identity(), nn.Identity(), nn.Identity()), prototypes, Head(owner))  # type: ignore[arg-type]
+
+
+def test_with_parts_one_that_is_met_by_chance_makes_nothing_familiar() -> None:
+    """The stranger has one part of a class and nothing else of it; the known ones a whole class each."""
+    noise = 0.1 * torch.rand(40, 6, generator=torch.Generator().manual_seed(0))
+    known = torch.cat([torch.full((40, 3), 0.5), torch.full((40, 3), 1.5)], dim=1) + noise
+    stranger = torch.tensor([[0.5, 1.9, 1.9, 1.9, 1.9, 1.9]])
+    found = familiarity_of(known, network_of_parts())
+    assert found.statistic == OF_PARTS
+    assert found.owner == (0, 0, 0, 1, 1, 1)
+    assert float(found.distance(stranger)) > 1.2
+    assert float((found.distance(known) > 1).double().mean()) <= 0.05
+    nearest = Familiarity(float(known.amin(dim=1).sqrt().max()), 0.05, 40, "")
+    assert float(nearest.distance(stranger)) <= 1  # as the nearest prototype alone would have it
+
+
+def test_with_parts_an_image_of_the_right_whole_that_meets_no_part_is_strange_too() -> None:
+    known = torch.full((40, 6), 1.8)
+    known[:, 0] = torch.linspace(0.1, 0.2, 40)  # always one part that is certain
+    found = familiarity_of(known, network_of_parts())
+    assert float(found.distance(torch.tensor([[1.2, 1.2, 1.2, 1.8, 1.8, 1.8]]))) > 2
+
+
+def test_what_is_kept_of_parts_is_read_again_and_checked(tmp_path: Path) -> None:
+    found = familiarity_of(torch.rand(20, 6) + 0.1, network_of_parts())
+    found.write(tmp_path)
+    assert Familiarity.read(tmp_path) == found
+    for damage in ({"owner": []}, {"owner": [0.5] * 6}, {"usual": [1.0]}, {"usual": [1.0, -1.0]}):
+        (tmp_path / FILE).write_text(json.dumps({**asdict(found), **damage}), encoding="utf-8")
+        with pytest.raises(dp.UserError, match="owner must have a class"):
+            Familiarity.read(tmp_path)

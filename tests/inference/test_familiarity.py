@@ -6,13 +6,25 @@ import pytest
 import torch
 
 from dprotonet.errors import UserError
-from dprotonet.inference.familiarity import conformal_threshold, rank_of, strangeness
+from dprotonet.inference.familiarity import (
+    class_strangeness,
+    conformal_threshold,
+    rank_of,
+    strangeness,
+)
 
 
 def test_strangeness_is_the_distance_of_the_nearest_prototype() -> None:
     distances = torch.rand(7, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for row, value in zip(distances, strangeness(distances), strict=True):
         assert float(value) == pytest.approx(min(math.sqrt(float(entry)) for entry in row), abs=1e-12)
+
+
+def test_class_strangeness_is_the_mean_of_the_nearest_class_that_has_prototypes() -> None:
+    distances = torch.tensor([[1.0, 9.0, 4.0, 4.0, 2.0], [0.0, 16.0, 1.0, 3.0, 8.0]])
+    owner = torch.tensor([0, 0, 1, 1, 3])  # pruning left class 2 without any
+    found = class_strangeness(distances, owner)
+    assert found.tolist() == pytest.approx([math.sqrt(2), math.sqrt(2)])
 
 
 @pytest.mark.parametrize(("images", "share"), [(19, 0.05), (20, 0.05), (99, 0.05), (180, 0.1), (7, 0.5)])

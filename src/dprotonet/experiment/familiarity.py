@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,8 @@ from torch import Tensor
 from dprotonet.data.transforms import Views
 from dprotonet.errors import UserError
 from dprotonet.files import write_text
-from dprotonet.inference.familiarity import conformal_threshold, rank_of, strangeness
+from dprotonet.inference.familiarity import class_strangeness, conformal_threshold, rank_of, strangeness
+from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.views import Share, ViewSource, load, plain_batches
 
@@ -32,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 FILE = "familiarity.json"
 STATISTIC = "distance to the nearest prototype"
+OF_PARTS = "distance to the nearest prototype or to the parts of the nearest class, the stranger of the two"
 SHARE = 0.05  # of known images that are warned of
 
 Progress = Callable[[int, int], None]
@@ -39,17 +41,27 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Familiarity:
-    """From when on an image is strange; `share` of known images are, measured on `images` of them."""
+    """From when on an image is strange; `share` of known images are, measured on `images` of them.
+
+    Where prototypes are parts, `owner` has the class of each, and `usual` what the two measures of OF_PARTS
+    are divided by, so that they can be compared.
+    """
 
     threshold: float
     share: float
     images: int
     prototypes: str  # digest of the prototypes it belongs to
     statistic: str = STATISTIC
+    owner: Sequence[int] = ()
+    usual: Sequence[float] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("owner", "usual"):  # JSON has lists
+            object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def distance(self, distances: Tensor) -> Tensor:
         """How far images are from what is known, (B,), the threshold being 1; from distances (B, P)."""
-        return strangeness(distances).double() / self.threshold
+        return _measure(distances, self.owner, self.usual).double() / self.threshold
 
     def fits(self, network: DProtoNet) -> bool:
         """Whether it was measured with these prototypes."""
@@ -109,9 +121,25 @@ def _checked(found: Familiarity) -> Familiarity:
     numbers = (found.threshold, found.share, found.images)
     if not all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in numbers):
         raise ValueError("threshold, share and images must be numbers above 0")
-    if found.statistic != STATISTIC or not isinstance(found.prototypes, str):
-        raise ValueError(f"this version knows the statistic '{STATISTIC}' only")
+    if found.statistic not in (STATISTIC, OF_PARTS) or not isinstance(found.prototypes, str):
+        raise ValueError(f"this version knows the statistics '{STATISTIC}' and '{OF_PARTS}' only")
+    if found.statistic == OF_PARTS and not _are_of_parts(found.owner, found.usual):
+        raise ValueError("owner must have a class for every prototype, usual two numbers above 0")
     return found
+
+
+def _are_of_parts(owner: Sequence[object], usual: Sequence[object]) -> bool:
+    numbers = len(usual) == 2 and all(isinstance(value, float) and 0 < value < math.inf for value in usual)
+    return numbers and bool(owner) and all(isinstance(label, int) and label >= 0 for label in owner)
+
+
+def _measure(distances: Tensor, owner: Sequence[int], usual: Sequence[float]) -> Tensor:
+    """How strange images are, (B,), from distances (B, P): the nearest prototype, or what OF_PARTS says."""
+    nearest = strangeness(distances)
+    if not owner:
+        return nearest
+    of_class = class_strangeness(distances, torch.tensor(owner, device=distances.device))
+    return torch.maximum(nearest / usual[0], of_class / usual[1])
 
 
 def prototypes_digest(network: DProtoNet) -> str:
@@ -122,11 +150,28 @@ def prototypes_digest(network: DProtoNet) -> str:
 
 def familiarity_of(distances: Tensor, network: DProtoNet, *, share: float = SHARE) -> Familiarity:
     """The threshold from the distances (N, P) of known images that were not trained on."""
-    threshold = conformal_threshold(strangeness(distances), share)
+    owner, usual = _of_parts(distances, network)
+    threshold = conformal_threshold(_measure(distances, owner, usual), share)
     count = len(distances)
     told = 1 - rank_of(count, share) / (count + 1)  # with few images more than was asked for
     tiny = torch.finfo(torch.float32).tiny  # all known images lie on prototypes: anything else is strange
-    return Familiarity(max(threshold, tiny), told, count, prototypes_digest(network))
+    statistic = OF_PARTS if owner else STATISTIC
+    return Familiarity(
+        max(threshold, tiny), told, count, prototypes_digest(network), statistic, tuple(owner), tuple(usual)
+    )
+
+
+def _of_parts(distances: Tensor, network: DProtoNet) -> tuple[list[int], list[float]]:
+    """Class of every prototype and the usual value of both measures, where prototypes are parts.
+
+    The one that 2.5 % of the known images exceed: each measure then gives half of the warnings.
+    """
+    if not isinstance(network.prototypes.pairing, PartRegion):
+        return [], []
+    owner = network.prototype_class.cpu()
+    both = strangeness(distances), class_strangeness(distances, owner)
+    tiny = torch.finfo(torch.float32).tiny
+    return owner.tolist(), [max(float(values.quantile(0.975)), tiny) for values in both]
 
 
 @torch.no_grad()

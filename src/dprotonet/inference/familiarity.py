@@ -18,6 +18,17 @@ def strangeness(distances: Tensor) -> Tensor:
     return distances.amin(dim=1).sqrt()
 
 
+def class_strangeness(distances: Tensor, prototype_class: Tensor) -> Tensor:
+    """How far the prototypes of the nearest class are on average, (B,): the root of the mean of (B, P).
+
+    Where prototypes are parts, one of them is soon met by chance; a whole class's are not.
+    """
+    classes = int(prototype_class.max()) + 1
+    count = torch.bincount(prototype_class, minlength=classes)
+    total = distances.new_zeros(len(distances), classes).index_add(1, prototype_class, distances)
+    return (total / count).nan_to_num(nan=torch.inf).amin(dim=1).sqrt()  # a class without any is no match
+
+
 def rank_of(images: int, share: float) -> int:
     """Which of the sorted values of `images` known images is the threshold, from 1.
 
