@@ -88,7 +88,9 @@ PAPER = PaperValues(
             10, "Section 4.3", "in frozen mode five epochs from the discriminant suffice"
         ),
         "training.batch_size": Stated(60, "Section 4.3"),
-        "training.push_images": Stated(40, "Table 4, M = 40"),
+        "training.push_images": Stated(
+            40, "Table 4, M = 40", "a part's prototype is mixed from 40 images of its class, five views each"
+        ),
         "training.rate_backbone": Stated(1e-4, "Section 4.3"),
         "training.rate_shaping": Stated(3e-3, "Section 4.3", _RATES),
         "training.rate_prototypes": Stated(3e-3, "Section 4.3", _RATES),

@@ -129,6 +129,7 @@ PARTS: Tables = {  # docs/parts.md
         "warm_epochs": 0,
         "push_every": 5,
         "push_sources": 40,  # of 10 images a push loses a point on photographs
+        "push_images": 5,  # views of each of them, as many as frozen mode keeps
         "prototypes_learn": "never",  # what they are pushed to is all that they are
         "head_learns": "never",
         "last_layer_epochs": 0,
