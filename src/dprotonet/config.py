@@ -106,7 +106,8 @@ class NetworkConfig:
     """What prototypes are compared with: views of the whole map through masks, single places, blocks of them,
     a learned map for each prototype, or parts that are found in every image (docs/parts.md)."""
     parts: int = 10
-    """Number of parts, for `--regions parts`; the prototypes of a class are dealt out to them in turn."""
+    """Number of parts, for `--regions parts`: one for each prototype of a class. Of --parts and
+    --prototypes-per-class the one implies the other; if both are given, prototypes are dealt out in turn."""
     mask_style: Literal["spatial", "uniform", "file"] = "spatial"
     """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
     masks: int = 720
