@@ -137,7 +137,7 @@ class TrainingConfig:
 
     mode: Literal["joint", "frozen"] = "joint"
     """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and
-    implies other epochs, rates and another start of DProtoNet's shaping net (docs/results.md)."""
+    implies parts (docs/parts.md) and with them other epochs, rates and another start of the shaping net."""
     seed: int = 0
     epochs: int = 30
     """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
@@ -245,7 +245,7 @@ class Config:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     explaining: ExplainingConfig = field(default_factory=ExplainingConfig)
     recipe: str = "default"
-    """Which values are implied: those of `default`, of the `paper`, or of a rival's authors."""
+    """Which values are implied: those of `default`, `parts`, `masks`, the `paper`, or a rival's authors."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -167,6 +167,24 @@ def test_a_flag_that_nothing_looks_at_is_refused(
     assert error.strip().count("\n") == 0
 
 
+def test_parts_that_begin_as_discriminants_have_no_uniform_prototypes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The discriminant was left out in silence."""
+    words = ["--mode", "frozen", "--prototype-start", "uniform"]
+    assert main(["train", *words, "--show-config"]) == 2
+    assert "--prototype-start uniform; add --shaping-start random" in capsys.readouterr().err
+    shown([*words, "--shaping-start", "random"], capsys)
+
+
+def test_the_help_names_every_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    told = text[text.index("Which values are implied") :][:400]
+    assert all(name in told for name in RECIPES)
+
+
 def test_a_file_that_names_every_setting_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "run.toml"
     file.write_text(shown(["--mode", "frozen"], capsys), encoding="utf-8")

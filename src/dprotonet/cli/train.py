@@ -37,8 +37,9 @@ class TrainArguments:
     out: Path | None = None
     """The run folder to make (required, but for --show-config)."""
     recipe: str = "default"
-    """Which values are implied where none is given: default, paper (the paper to the letter), or a rival's as
-    its authors have it: protopnet, np-protopnet, gen-protopnet, xprotonet, blackbox."""
+    """Which values are implied where none is given: default (parts in frozen mode, masks in joint mode),
+    parts, masks, paper (the paper to the letter), or a rival's as its authors have it: protopnet,
+    np-protopnet, gen-protopnet, xprotonet, blackbox."""
     config: Path | None = None
     """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining]; what
     --show-config prints is one."""
