@@ -106,7 +106,8 @@ class NetworkConfig:
     """What prototypes are compared with: views of the whole map through masks, single places, blocks of them,
     a learned map for each prototype, or parts that are found in every image (docs/parts.md)."""
     parts: int = 10
-    """Number of parts, for `--regions parts`; the prototypes of a class are dealt out to them in turn."""
+    """Number of parts, for `--regions parts`: one for each prototype of a class. Of --parts and
+    --prototypes-per-class the one implies the other; if both are given, prototypes are dealt out in turn."""
     mask_style: Literal["spatial", "uniform", "file"] = "spatial"
     """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
     masks: int = 720
@@ -136,7 +137,7 @@ class TrainingConfig:
 
     mode: Literal["joint", "frozen"] = "joint"
     """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and
-    implies other epochs, rates and another start of DProtoNet's shaping net (docs/results.md)."""
+    implies parts (docs/parts.md) and with them other epochs, rates and another start of the shaping net."""
     seed: int = 0
     epochs: int = 30
     """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
@@ -244,7 +245,7 @@ class Config:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     explaining: ExplainingConfig = field(default_factory=ExplainingConfig)
     recipe: str = "default"
-    """Which values are implied: those of `default`, of the `paper`, or of a rival's authors."""
+    """Which values are implied: those of `default`, `parts`, `masks`, the `paper`, or a rival's authors."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -119,6 +119,21 @@ def test_evaluate_and_predict_for_people(
     assert "logit" in text
 
 
+def test_frozen_parts_are_predicted_with_their_leads(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = TINY.index("--masks")
+    words = [*TINY[:place], *TINY[place + 2 : TINY.index("--last-layer-epochs")], "--augmentations", "1"]
+    out, cache = str(tmp_path / "run"), str(tmp_path / "cache")
+    assert main(["train", "--out", out, "--mode", "frozen", *words, "--cache", cache]) == 0
+    capsys.readouterr()
+    assert main(["predict", out, str(next((images / "test").rglob("*.png"))), "--top", "7"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"= points ┃ +lead ┃", text)
+    assert "lead: points ahead of" in text
+    assert "1 other " in text
+
+
 def test_one_broken_image_is_reported_and_skipped(
     run_folder: Path, images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -121,6 +121,30 @@ def test_all_prototypes_of_a_part_have_one_name(model: dp.Model) -> None:
     assert (model.folder / "part_names.json").is_file()
 
 
+def test_a_part_that_is_behind_comes_before_prototypes_that_say_nothing(model: dp.Model) -> None:
+    """The heads of `--recipe parts` give other classes' prototypes no weight; shown rows would be empty."""
+    weight, own = model.network.head.weight, model.prototyped.prototype_class
+    before = weight.detach().clone()
+    image = splits_of_run(model).test[1].image
+    with torch.no_grad():
+        weight.copy_(torch.nn.functional.one_hot(own, 4).T.to(weight))
+    try:
+        prediction = model.predict(image)
+        told = [
+            prediction.evidence,
+            *(class_evidence(model, prediction, label).evidence for label in range(4)),
+        ]
+    finally:
+        with torch.no_grad():
+            weight.copy_(before)
+    assert any(item.lead is not None and item.lead < 0 for items in told for item in items)
+    for items in told:
+        assert [item.lead is not None for item in items] == [True] * PARTS + [False] * 9
+        assert [item.decides for item in items[:PARTS]] == sorted(
+            (item.decides for item in items[:PARTS]), reverse=True
+        )
+
+
 def test_evidence_is_sorted_by_what_decides(model: dp.Model) -> None:
     """Leads of the class's prototypes add up to its margin; a rival's prototypes have none."""
     image = splits_of_run(model).test[1].image

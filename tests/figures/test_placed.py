@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dprotonet.figures import PartRow, cropped, part_sheet, placed
+from dprotonet.figures import EvidenceRow, PartRow, cropped, evidence_sheet, part_sheet, placed
 from dprotonet.figures.words import looks_like
 
 
@@ -54,3 +54,23 @@ def test_what_evidence_says() -> None:
     assert looks_like("") == "looks like"
     assert looks_like("beak") == "its beak looks like the beak of"
     assert looks_like("part A") == "its part A looks like part A of"
+
+
+def test_a_long_note_of_parts_is_broken_and_not_cut() -> None:
+    row = PartRow("prototype #3", "beak", "", [halves()] * 3, [(0, 0, 6, 6)] * 3)
+    short, long = (part_sheet([row], title="t", note="what is shown " * times) for times in (1, 12))
+    assert short.width == long.width
+    assert long.height > short.height
+
+
+def test_rows_of_evidence_say_what_they_are_sorted_by() -> None:
+    rows = [
+        EvidenceRow(halves(), "robin", 3, 0.5, 2.0, 1.0, halves(), "beak", said)
+        for said in ("", "0.83 ahead of wren")
+    ]
+    plain, told = (
+        evidence_sheet(halves(), title="t", probabilities=[("robin", 1.0)], rows=[row], rest=0.0, logit=1.0)
+        for row in rows
+    )
+    assert plain.size == told.size
+    assert plain.tobytes() != told.tobytes()

@@ -9,9 +9,17 @@ from tests.conftest import tiny_network
 from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
+from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.part_maps import PartMaps, WithParts
+from dprotonet.encoder.regions import Parts
 from dprotonet.errors import UserError
+from dprotonet.inference.head import Head
+from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.similarity import PresentCosine
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.network import DProtoNet
 
 IMAGES = torch.rand(2, 3, 24, 24, generator=torch.Generator().manual_seed(0))
 BARRED = ["scorecam", "ablationcam"]
@@ -116,6 +124,37 @@ def test_a_map_after_a_relu_is_taken_where_there_is_one() -> None:
     model = Distances().eval()
     (chosen,) = CAM(model, "gradcam").explain(IMAGES[:1], ClassNode(model, [1]))
     (expected,) = CAM(model, "gradcam", layer=model.features[1]).explain(IMAGES[:1], ClassNode(model, [1]))
+    assert torch.allclose(chosen.raw, expected.raw)
+
+
+def with_parts(seed: int = 0) -> DProtoNet:
+    """Features of both signs behind a ReLU, and four parts of them."""
+    torch.manual_seed(seed)
+    backbone = nn.Sequential(nn.Conv2d(3, 6, 3, stride=4), nn.ReLU(), nn.Conv2d(6, 8, 1))
+    prototypes = Prototypes(3, 4, 8, similarity=PresentCosine(), pairing=PartRegion(torch.arange(12) % 4))
+    nn.init.normal_(prototypes.vectors)
+    encoder = Encoder(backbone, WithParts(PartMaps(8, 4)), Parts(8, 8, 4, (6, 6)))
+    return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_shares_of_parts_are_no_feature_map(name: str) -> None:
+    """They are nowhere negative, as a map after a ReLU is; without some of them the logit is not a number."""
+    network = with_parts()
+    node, layer = ClassNode(network, [1]), network.encoder.backbone[1]  # type: ignore[index]
+    (chosen,) = CAM(network, name).explain(IMAGES[:1], node)
+    (expected,) = CAM(network, name, layer=layer).explain(IMAGES[:1], node)
+    assert chosen.raw.isfinite().all()
+    assert torch.allclose(chosen.raw, expected.raw)
+
+
+def test_features_beside_shares_of_parts_are_no_map_of_features_either() -> None:
+    """Where no map is free of negative values."""
+    network = with_parts()
+    network.encoder.backbone[1] = nn.Identity()  # type: ignore[index, operator]
+    layer = network.encoder.backbone
+    (chosen,) = CAM(network, "gradcam").explain(IMAGES[:1], ClassNode(network, [1]))
+    (expected,) = CAM(network, "gradcam", layer=layer).explain(IMAGES[:1], ClassNode(network, [1]))
     assert torch.allclose(chosen.raw, expected.raw)
 
 

@@ -89,19 +89,24 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
         table = Table(
             title=escape(f"{item.name}: {item.class_name} ({item.probability:.1%})"), title_justify="left"
         )
-        for column in ("looks like", "from", "similarity", "× weight", "= points"):
+        rival = next((row.rival for row in item.evidence if row.lead is not None), None)
+        leads = [] if rival is None else ["lead"]
+        for column in ("looks like", "from", "similarity", "× weight", "= points", *leads):
             table.add_column(column, justify="left" if column in ("looks like", "from") else "right")
         for row in item.evidence[:top]:
             part = row.part and f", {row.part}"
             name, source = escape(f"{row.class_name} #{row.prototype}{part}"), escape(row.source)
-            table.add_row(
-                name, source, f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"
-            )
+            numbers = [f"{row.similarity:.3f}", f"{row.weight:.3f}", f"{row.contribution:.3f}"]
+            numbers += ["" if row.lead is None else f"{row.lead:.3f}" for _ in leads]
+            table.add_row(name, source, *numbers)
         rest = item.logit - sum(row.contribution for row in item.evidence[:top])
+        if others := len(item.evidence[top:]):
+            table.add_row(f"{others} other{'s' * (others > 1)}", "", "", "", f"{rest:.3f}")
         if item.evidence:
-            table.add_row(f"{len(item.evidence[top:])} others", "", "", "", f"{rest:.3f}")
             table.add_section()
         table.add_row("logit", "", "", "", f"{item.logit:.3f}")
+        if rival is not None:
+            table.caption = escape(f"lead: points ahead of {rival}, the likeliest other class")
         console.print(table)
         if said := warning_of(item.distance):
             console.print(escape(said), soft_wrap=True)

@@ -22,9 +22,11 @@ from dprotonet.config import (
     to_tables,
 )
 from dprotonet.errors import UserError
+from dprotonet.experiment.idle_settings import check_idle
 from dprotonet.experiment.recipes import GIVEN, Resolved, resolve
 
 _SECTIONS = ("data", "network", "training", "augmentation", "explaining")
+_FLAG = "command line"
 _WIDTH = 46  # of a value in --show-config, before its origin
 
 
@@ -35,8 +37,9 @@ class TrainArguments:
     out: Path | None = None
     """The run folder to make (required, but for --show-config)."""
     recipe: str = "default"
-    """Which values are implied where none is given: default, paper (the paper to the letter), or a rival's as
-    its authors have it: protopnet, np-protopnet, gen-protopnet, xprotonet, blackbox."""
+    """Which values are implied where none is given: default (parts in frozen mode, masks in joint mode),
+    parts, masks, paper (the paper to the letter), or a rival's as its authors have it: protopnet,
+    np-protopnet, gen-protopnet, xprotonet, blackbox."""
     config: Path | None = None
     """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining]; what
     --show-config prints is one."""
@@ -67,6 +70,9 @@ def main(words: list[str]) -> None:
         base = replace(TrainArguments(), recipe=before.recipe, **{n: getattr(before, n) for n in _SECTIONS})
         arguments = parsed(TrainArguments, words, command="train", default=base)
     resolved = _with_sources(resolve(arguments.asked()), arguments, before)
+    flags = {name for name, origin in resolved.origins.items() if origin == _FLAG}
+    if not arguments.resume:  # which says itself what it cannot change
+        check_idle(resolved.config, flags)
     if arguments.show_config:
         from dprotonet.experiment.config_check import check_config
 
@@ -147,7 +153,7 @@ def _with_sources(resolved: Resolved, arguments: TrainArguments, before: Config 
 
     old, new = by_name(before or Config()), by_name(resolved.config)
     given = [name for name, origin in resolved.origins.items() if origin == GIVEN]
-    origins = {**resolved.origins, **dict.fromkeys(given, "command line")}
+    origins = {**resolved.origins, **dict.fromkeys(given, _FLAG)}
     if arguments.config is not None and before is not None:
         said = [f"{table}.{key}" for table, keys in given_tables(before).items() for key in keys]
         kept = [name for name in ("recipe", *said) if name in given and old[name] == new[name]]

@@ -18,6 +18,8 @@ class PartMaps(nn.Module):
     features are looked at: where levels are joined, those of the finest, which know best where something is.
     """
 
+    only_features = False  # shares of a place say whose it is, not what is there: no layer for a CAM
+
     def __init__(self, channels: int, parts: int, *, backgrounds: int = 6, contrast: float = 10.0) -> None:
         super().__init__()
         self.channels = channels
@@ -38,6 +40,8 @@ class PartMaps(nn.Module):
 
 class WithParts(nn.Module):
     """The features as they are and, as further channels, the shares of the parts: (B, C + K, h, w)."""
+
+    only_features = False
 
     def __init__(self, part_maps: PartMaps) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ Similarities and regions of an image are those of its prediction; only the weigh
 import math
 from dataclasses import dataclass, replace
 
-from dprotonet.experiment.evidence import Contrast, EvidenceItem, contrast_in
+from dprotonet.experiment.evidence import Contrast, EvidenceItem, contrast_in, decisive_first
 from dprotonet.experiment.model import Model, Prediction
 
 
@@ -26,9 +26,8 @@ def class_evidence(model: Model, prediction: Prediction, label: int) -> ClassEvi
     scores = [item.similarity for item in sorted(prediction.evidence, key=lambda item: item.prototype)]
     contrast = contrast_in(model, scores, label)
     items = [_reweighted(item, weights[item.prototype], contrast) for item in prediction.evidence]
-    items.sort(key=lambda item: (-item.decides, item.prototype))
     logit = math.fsum(item.contribution for item in items)
-    return ClassEvidence(model.classes[label], label, logit, tuple(items))
+    return ClassEvidence(model.classes[label], label, logit, decisive_first(items))
 
 
 def _reweighted(item: EvidenceItem, weight: float, contrast: Contrast | None) -> EvidenceItem:

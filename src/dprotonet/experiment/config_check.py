@@ -96,6 +96,9 @@ def _check_shaping_start(config: Config) -> None:
         f"--regions {network.regions}": network.regions == "occurrence",
         "--activation sigmoid": network.activation == "sigmoid",
         "--dimension 1": network.dimension == 1,
+        # Prototypes of parts begin as the classes' means with it.
+        "--prototype-start uniform": network.regions == "parts"
+        and config.training.prototype_start == "uniform",
     }
     for words in (words for words, present in obstacles.items() if present):
         raise UserError(

@@ -92,7 +92,21 @@ def evidence_items(
         )
         for number, (origin, row) in enumerate(zip(origins, rows, strict=True))
     ]
-    return tuple(sorted(items, key=lambda item: -item.decides))
+    return decisive_first(items)
+
+
+def decisive_first(items: Sequence[EvidenceItem]) -> tuple[EvidenceItem, ...]:
+    """What decides most first.
+
+    Beside leads, prototypes of other classes that say nothing come last: a part that is behind the rival's
+    tells more than they do.
+    """
+    led = any(item.lead is not None for item in items)
+
+    def key(item: EvidenceItem) -> tuple[bool, float, int]:
+        return led and item.lead is None and item.contribution == 0, -item.decides, item.prototype
+
+    return tuple(sorted(items, key=key))
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,7 @@ def evidence_picture(
                 item.contribution,
                 None if item.place is None else place_picture(pixels, item.place),
                 item.part,
+                item.ahead,
             )
             for item in shown
         ],

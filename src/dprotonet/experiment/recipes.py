@@ -191,15 +191,23 @@ def resolve(config: Config) -> Resolved:
             tables[section].update(values)
             origins.update({f"{section}.{key}": origin for key in values})
     tables["network"]["network"] = network
-    if "parts" not in given["network"]:
-        _fit_parts(tables["network"], origins)
+    _fit_parts(tables["network"], given["network"], origins)
     final = from_tables(Config, tables, where="")
     return Resolved(final, _complete(origins, tables, config.recipe))
 
 
-def _fit_parts(network: dict[str, Any], origins: dict[str, str]) -> None:
-    """No more parts than a class has prototypes: the others would be found and never looked at."""
-    if network["regions"] == "parts" and network["prototypes_per_class"] < network["parts"]:
+def _fit_parts(network: dict[str, Any], given: Mapping[str, Any], origins: dict[str, str]) -> None:
+    """One prototype of a class for each part, where only one of the two numbers is given.
+
+    Parts without a prototype would be found and never looked at; prototypes of a class that share a part,
+    each mixed from most images of the class, would be one and the same.
+    """
+    if network["regions"] != "parts" or {"parts", "prototypes_per_class"} <= given.keys():
+        return
+    if "parts" in given:
+        network["prototypes_per_class"] = network["parts"]
+        origins["network.prototypes_per_class"] = "one for each part"
+    elif "prototypes_per_class" in given:
         network["parts"] = network["prototypes_per_class"]
         origins["network.parts"] = "as many as a class has prototypes"
 

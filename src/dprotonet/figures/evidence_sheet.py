@@ -33,6 +33,7 @@ class EvidenceRow:
     contribution: float
     place: Tensor | None = None  # (3, H, W) uint8, the place of the input that looks like it, if that is one
     part: str = ""  # what people call the part, if it has a name
+    ahead: str = ""  # what the order of the rows goes by, where that is not the points
 
 
 def evidence_sheet(
@@ -89,6 +90,8 @@ def _draw_row(canvas: Canvas, row: EvidenceRow, middle: int) -> None:
     canvas.picture((left, middle - THUMB // 2), row.source, THUMB)
     left += THUMB + 20
     room = LEDGER.factors - FACTORS - left
+    middle -= 10 if row.ahead else 0
     canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=room)
     words = f"{row.part}, #{row.prototype}" if row.part else f"prototype #{row.prototype}"
     canvas.text((left, middle + 20), words, size=SMALL, colour=MUTED, width=room)
+    canvas.text((left, middle + 42), row.ahead, size=SMALL, colour=MUTED, width=LEDGER.factors - left)

@@ -17,7 +17,8 @@ from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, TITLE, font, wra
 
 TILE, GAP = 92, 8  # edge of a picture, and between two
 NAME = 190  # width of the column of names
-HEADER = 82
+HEADER = 82  # with a note of one line
+LINE = 21
 SPACE = 30  # between two rows, with a hairline in the middle
 
 
@@ -40,11 +41,14 @@ def part_sheet(rows: Sequence[PartRow], *, title: str, note: str = "") -> Image.
     columns = max((len(row.images) for row in rows), default=0)
     width = NAME + max(columns, 8) * (TILE + GAP) - GAP
     height = 2 * TILE + GAP + SPACE
-    canvas = Canvas(2 * MARGIN + width, 2 * MARGIN + HEADER + max(len(rows) * height - SPACE, 0))
+    told = wrapped(note, width, font(SMALL), lines=3)
+    header = HEADER + LINE * max(len(told) - 1, 0)
+    canvas = Canvas(2 * MARGIN + width, 2 * MARGIN + header + max(len(rows) * height - SPACE, 0))
     canvas.text((MARGIN, MARGIN + 24), title, size=TITLE, bold=True, width=width)
-    canvas.text((MARGIN, MARGIN + 52), note, size=SMALL, colour=MUTED, width=width)
+    for number, line in enumerate(told):
+        canvas.text((MARGIN, MARGIN + 52 + number * LINE), line, size=SMALL, colour=MUTED)
     for place, row in enumerate(rows):
-        top = MARGIN + HEADER + place * height
+        top = MARGIN + header + place * height
         canvas.rule((MARGIN, top - SPACE // 2), (MARGIN + width, top - SPACE // 2))
         _draw_row(canvas, row, top)
     return canvas.image
@@ -57,7 +61,7 @@ def _draw_row(canvas: Canvas, row: PartRow, top: int) -> None:
         baseline += 24
     for words in (row.label, row.note):
         canvas.text((MARGIN, baseline), words, size=SMALL, colour=MUTED, width=NAME - GAP)
-        baseline += 21
+        baseline += LINE
     for column, (image, box) in enumerate(zip(row.images, row.boxes, strict=True)):
         left = MARGIN + NAME + column * (TILE + GAP)
         canvas.picture((left, top), cropped(image, box, side=2 * TILE), TILE)

@@ -96,9 +96,9 @@ class CAM:
 
         problem = Problem(images[:1], CallableNode(logit, model=self.model), batch=1)
         # CAMs take what is large for what is there, so a map after a ReLU suits them, where there is one.
-        (found,) = deepest(problem, problem.images, problem.rows, rectified=True)
+        (found,) = deepest(problem, problem.images, problem.rows, rectified=True, features=True)
         if found is None:
-            (found,) = deepest(problem, problem.images, problem.rows)
+            (found,) = deepest(problem, problem.images, problem.rows, features=True)
         if found is None:
             raise UserError(f"{self.method} needs a layer with places and this model has none; use MDM")
         return found.module, found.layout

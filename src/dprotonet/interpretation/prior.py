@@ -119,10 +119,13 @@ def _heat(problem: Problem, images: Tensor, rows: Tensor) -> Tensor:
     return torch.stack(heat)[torch.cat(blocks).argsort()]
 
 
-def deepest(problem: Problem, images: Tensor, rows: Tensor, *, rectified: bool = False) -> list[Found | None]:
+def deepest(
+    problem: Problem, images: Tensor, rows: Tensor, *, rectified: bool = False, features: bool = False
+) -> list[Found | None]:
     """For each image the last output on the way to the node that influences it from most of its places.
 
-    With `rectified`, the last of those that are nowhere negative.
+    With `rectified`, the last of those that are nowhere negative; with `features`, of those that hold nothing
+    but features: a module whose channels are shares of places says so (`only_features`).
     """
     with _outputs() as outputs:
         direction = problem.direction(images.detach().requires_grad_(True), rows)
@@ -134,6 +137,8 @@ def deepest(problem: Problem, images: Tensor, rows: Tensor, *, rectified: bool =
         candidates = _with_places(group, images)
         if rectified:
             candidates = [entry for entry in candidates if entry[1].min() >= 0]
+        if features:
+            candidates = [entry for entry in candidates if getattr(entry[0], "only_features", True)]
         if not candidates:
             continue
         gradients = torch.autograd.grad(

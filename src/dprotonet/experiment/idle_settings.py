@@ -1,0 +1,66 @@
+"""Settings that somebody gave and that nothing in the run would look at: better refused than ignored."""
+
+from collections.abc import Collection, Iterator
+
+from dprotonet.config import Config
+from dprotonet.errors import UserError
+
+_MASKS = ("mask_style", "masks", "mask_grid", "mask_contrast", "mask_seed", "mask_file")
+
+
+def check_idle(config: Config, given: Collection[str]) -> None:
+    """Refuse the first of the settings `given`, by `section.key`, that has no effect in this final config."""
+    for name, reason in _idle(config):
+        if name in given:
+            flag = name.partition(".")[2].replace("_", "-")
+            raise UserError(f"--{flag} has no effect {reason}")
+
+
+def _idle(config: Config) -> Iterator[tuple[str, str]]:
+    """Settings that the others silence, by `section.key`, and why."""
+    for key, reason in _idle_in_network(config):
+        yield f"network.{key}", reason
+    for key, reason in _idle_in_training(config):
+        yield f"training.{key}", reason
+
+
+def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
+    network = config.network
+    blackbox = network.network == "blackbox"
+    regions = "" if blackbox else network.regions
+    here = "with --network blackbox" if blackbox else f"with --regions {regions}"
+    remedy = " (--recipe masks)" if regions == "parts" else ""
+    if regions != "masks":
+        yield from ((key, f"{here}; it needs --regions masks{remedy}, or leave it out") for key in _MASKS)
+    elif network.mask_style != "spatial":
+        style = f"with --mask-style {network.mask_style}; it needs --mask-style spatial, or leave it out"
+        yield from ((key, style) for key in ("mask_grid", "mask_contrast"))
+    if regions != "parts":
+        yield "parts", f"{here}; it needs --regions parts (--recipe parts), or leave it out"
+    if regions != "patches":
+        yield "patch", f"{here}; it needs --regions patches, or leave it out"
+    if blackbox:
+        for key in ("regions", "prototypes_per_class", "similarity", "epsilon", "head_own", "head_other"):
+            yield key, f"{here}, which has no prototypes; leave it out"
+    elif network.similarity != "log":
+        yield "epsilon", f"with --similarity {network.similarity}; it needs --similarity log, or leave it out"
+    if regions == "parts":
+        yield "activation", f"{here}, whose shaping nets are linear; leave it out"
+    if network.levels == 1:
+        yield "level_channels", "with --levels 1; it needs --levels 2 or more, or leave it out"
+
+
+def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
+    network, training = config.network, config.training
+    if network.network == "blackbox":
+        return
+    if network.regions != "parts":
+        yield "rate_parts", f"with --regions {network.regions}; it needs --regions parts, or leave it out"
+    if training.prototypes_learn == "never":
+        yield (
+            "rate_prototypes",
+            "with --prototypes-learn never; it needs --prototypes-learn always, or leave it out",
+        )
+    if training.head_learns == "never":
+        for key in ("rate_head", "last_layer_epochs"):
+            yield key, "with --head-learns never; it needs --head-learns always, or leave it out"
