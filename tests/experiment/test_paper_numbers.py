@@ -73,8 +73,8 @@ def test_every_item_has_its_plans_and_they_are_by_the_papers_recipe(kind: str) -
             plan = Plan.read(PLANS / kind / f"{part.plan}.toml")
             for cell in plan.cells:
                 check_config(cell.config)
-                assert cell.config.recipe == ("default" if "default" in cell.row else "paper")
-                assert kind == "quick" or "default" not in cell.row
+                assert cell.config.recipe == ("masks" if "masks" in cell.row else "paper")
+                assert kind == "quick" or "masks" not in cell.row
             if kind == "paper":  # nothing but what the paper varies, and workers
                 apart = {text.split()[0] for cell in plan.cells for text in settings_apart(cell.config)}
                 assert apart <= ({"push_images"} if part.plan == "push" else set())
