@@ -196,3 +196,16 @@ def test_rows_that_are_measured_are_those_that_are_shown(model: dp.Model) -> Non
     assert torch.equal(DecoderMaps(model.prototyped, SHORT)(inputs, subject.rows.tolist(), sample), maps)
     strongest = strongest_prototype(model.prototyped, inputs, torch.tensor([0]))
     assert MDM(preset=SHORT).explain(inputs, strongest)[0].passes == FROM_ITS_MAP
+
+
+def test_parts_need_no_image_for_each_prototype(tmp_path: Path) -> None:
+    """Five parts of a class of three images; as many masks would each want an image of their own."""
+    tiny = tiny_config()
+    data = replace(tiny.data, train_per_species=3)
+    asked = replace(tiny.network, prototypes_per_class=5)
+    parts = replace(asked, regions="parts", parts=5, similarity="cosine")
+    found = dp.train(replace(tiny, data=data, network=parts), tmp_path / "parts")
+    assert {len(record.sources) for record in found.prototypes} <= {1, 2, 3}
+    assert len(found.prototypes) == 5 * len(found.classes)
+    with pytest.raises(dp.UserError, match="fewer than its 5 prototypes"):
+        dp.train(replace(tiny, data=data, network=asked), tmp_path / "masks")

@@ -325,6 +325,15 @@ def default_cache() -> Path:
     return Path(base) / "features"
 
 
+def needed_images(config: NetworkConfig) -> int:
+    """Of each class: one for every prototype, no more than one image being the source of each.
+
+    Prototypes of parts may come from one image: they are different places of it.
+    """
+    alone = config.network == "blackbox" or config.regions == "parts"
+    return 1 if alone else config.prototypes_per_class
+
+
 def check_data(train: ImageData, prototypes_per_class: int) -> None:
     """Enough classes and enough images for the prototypes asked for."""
     if len(train.classes) < 2:

@@ -33,6 +33,7 @@ from dprotonet.experiment.build import (
     build_stages,
     check_data,
     default_cache,
+    needed_images,
 )
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.config_check import check_config
@@ -106,7 +107,7 @@ class Trainer:
         folder = RunFolder(self.out)
         self._check_out(folder)
         splits = self.splits(self.config.data, self.on_scan)
-        check_data(splits.train, self._needed_images())
+        check_data(splits.train, needed_images(self.config.network))
         self._warn_of_few(len(splits.val))
         network = self.new_network(splits)
         accelerator = build_accelerator(self.config.training)
@@ -143,11 +144,6 @@ class Trainer:
                 1 + training.augmentations,
                 training.views_per_epoch - 1,
             )
-
-    def _needed_images(self) -> int:
-        """Of each class: one for every prototype, no more than one image being the source of each."""
-        network = self.config.network
-        return 1 if network.network == "blackbox" else network.prototypes_per_class
 
     def new_network(self, splits: Splits) -> Network:
         torch.manual_seed(self.config.training.seed)
