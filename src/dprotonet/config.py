@@ -167,6 +167,8 @@ class TrainingConfig:
     """`adam` adds the weight decay to the gradient, `adamw` takes it off the weights."""
     label_smoothing: float = 0.0
     """Share of the cross-entropy's target that falls to all classes alike."""
+    batchnorm: Literal["learns", "frozen"] = "learns"
+    """Statistics of the backbone's BatchNorm in joint mode: of the batches, or as they were pre-trained."""
     shaping_dropout: float = 0.0
     """Share of the channels that each layer of the shaping net does without in a training step."""
     prototypes_learn: Literal["always", "never"] = "always"

@@ -40,6 +40,16 @@ def changed(network: DProtoNet, before: dict[str, torch.Tensor]) -> set[str]:
     return {name for name, tensor in network.state_dict().items() if not torch.equal(tensor, before[name])}
 
 
+@pytest.mark.parametrize("frozen", [False, True])
+def test_statistics_of_a_learning_backbone_may_stay_what_they_are(frozen: bool) -> None:
+    network = tiny_network()
+    before = state(network)
+    list(engine(network, frozen_norm=frozen).run([Phase("joint", 1, RATES)]))
+    statistics = {name for name in changed(network, before) if "running" in name}
+    assert bool(statistics) is not frozen
+    assert "encoder.backbone.layers.1.weight" in changed(network, before)  # of BatchNorm itself: learns
+
+
 @pytest.mark.parametrize(
     ("phase", "parts"),
     [

@@ -136,6 +136,7 @@ PARTS: Tables = {  # docs/parts.md
         "rate_shaping": 1e-4,  # faster it forgets the discriminant that it starts as
         "decay_shaping": 0.0,
         "shaping_dropout": 0.5,
+        "batchnorm": "frozen",
         "shaping_start": "discriminant",
         "label_smoothing": 0.05,
         "cluster": 0.8,  # the paper's; without it photographs lose a point

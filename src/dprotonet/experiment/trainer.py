@@ -227,6 +227,7 @@ class Trainer:
             decay,
             rate_share,
             build_optimizer(training),
+            frozen_norm=self.config.training.batchnorm == "frozen",
         )
         return Engine(
             trained,

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast, gather_object
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Adam, AdamW, Optimizer
 
 from dprotonet.data.transforms import View
@@ -57,6 +58,7 @@ class Settings:
     weight_decay: WeightDecay = field(default_factory=WeightDecay)
     rate_share: Callable[[int, int], float] = half_cosine  # of epoch and epochs
     optimizer: type[Adam] | type[AdamW] = Adam
+    frozen_norm: bool = False  # BatchNorm statistics of a backbone that learns stay what they are
 
 
 @dataclass
@@ -112,14 +114,14 @@ class Engine:
 
     def _phase(self, phase: Phase) -> Iterator[Event]:
         objective, views = self._head_setting() if _is_last_layer(phase) else self._whole_setting()
-        prepare_parts(self.network, phase)
+        prepare_parts(self.network, phase, frozen_norm=self.settings.frozen_norm)
         optimizer = self._optimizer(phase)
         if self.resume_optimizer is not None:
             restore_optimizer(optimizer, self.resume_optimizer)
             self.resume_optimizer = None
         model, self.optimizer = self.accelerator.prepare(objective, optimizer)
         for _ in range(self.position.epoch_in_stage, phase.epochs):
-            prepare_parts(self.network, phase)
+            prepare_parts(self.network, phase, frozen_norm=self.settings.frozen_norm)
             self._set_rates(phase)
             yield from self._epoch(phase, model, views)
         self._val_scores = None
@@ -278,12 +280,23 @@ class Engine:
         return predictions.accuracy, cross_entropy(predictions.logits, predictions.labels).item()
 
 
-def prepare_parts(network: Network, phase: Phase) -> None:
-    """Learning parts to train mode; resting parts keep weights and BatchNorm statistics."""
+def prepare_parts(network: Network, phase: Phase, *, frozen_norm: bool = False) -> None:
+    """Learning parts to train mode; frozen parts keep weights and BatchNorm statistics.
+
+    With `frozen_norm` a backbone that learns keeps its BatchNorm statistics too, and uses them.
+
+    Unstated: what BatchNorm does while the backbone learns. Its statistics of a few dozen steps are neither
+    those of the batches nor of ImageNet, so that another network is judged than the one that learned; frozen,
+    joint training of parts gains instead of losing (docs/parts.md).
+    """
     for name, part in network.parts().items():
         learns = phase.learning_rates.of(name) > 0
         part.train(learns)
         part.requires_grad_(learns)
+        if name == "backbone" and frozen_norm:
+            for module in part.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
 
 
 def restore_optimizer(optimizer: Optimizer, state: dict) -> None:
