@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from dprotonet.cli.main import main
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.base import Sample, Splits
 from dprotonet.data.birds import Birds, bird_splits
@@ -35,6 +36,12 @@ class TinyBackbone(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         features: Tensor = self.layers(images)
         return features
+
+
+def shown(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """What `train --show-config` prints."""
+    assert main(["train", *words, "--show-config"]) == 0
+    return capsys.readouterr().out
 
 
 def tiny_network(classes: int = 3, per_class: int = 2, seed: int = 0) -> DProtoNet:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tomli_w
-from tests.conftest import rival_config, tiny_config
+from tests.conftest import rival_config, shown, tiny_config
 
 import dprotonet as dp
 from dprotonet.cli.main import main
@@ -26,11 +26,6 @@ from dprotonet.interpretation.mdm import preset
 
 MODES = ("joint", "frozen")
 RIVALS = tuple(name for name in NETWORKS if name != "dprotonet")
-
-
-def shown(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["train", *words, "--show-config"]) == 0
-    return capsys.readouterr().out
 
 
 def origin(text: str, key: str) -> str:
@@ -128,67 +123,6 @@ def test_a_class_has_one_prototype_for_each_part_unless_both_are_given(
     assert (network.parts, network.prototypes_per_class) == counts
     given = "--prototypes-per-class" in words
     assert origin(text, "prototypes_per_class") == ("command line" if given else "one for each part")
-
-
-# ── what nothing would look at ──
-
-
-@pytest.mark.parametrize(
-    ("words", "flag", "needed"),
-    [
-        ("--recipe parts --mask-contrast 0.3", "--mask-contrast", "--recipe masks"),
-        ("--recipe parts --masks 100", "--masks", "--recipe masks"),
-        ("--recipe parts --activation sigmoid --shaping-start random", "--activation", "linear"),
-        ("--mode frozen --recipe masks --parts 5", "--parts", "--recipe parts"),
-        ("--mode frozen --parts 5 --mask-contrast 0.3", "--parts", "--recipe parts"),
-        ("--mode frozen --patch 2 2", "--patch", "--regions patches"),
-        (
-            "--mode frozen --regions points --epsilon 1e-3 --similarity cosine",
-            "--epsilon",
-            "--similarity log",
-        ),
-        ("--mode frozen --rate-head 1e-3", "--rate-head", "--head-learns always"),
-        ("--mode frozen --last-layer-epochs 5", "--last-layer-epochs", "--head-learns always"),
-        ("--mode frozen --rate-prototypes 1e-3", "--rate-prototypes", "--prototypes-learn always"),
-        ("--rate-parts 1e-3", "--rate-parts", "--regions parts"),
-        ("--level-channels 16", "--level-channels", "--levels 2"),
-        ("--mask-style uniform --mask-grid 4", "--mask-grid", "--mask-style spatial"),
-        ("--network blackbox --prototypes-per-class 5", "--prototypes-per-class", "no prototypes"),
-        ("--network protopnet --masks 5", "--masks", "--regions masks"),
-    ],
-)
-def test_a_flag_that_nothing_looks_at_is_refused(
-    words: str, flag: str, needed: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["train", *words.split(), "--show-config"]) == 2
-    error = capsys.readouterr().err
-    assert f"{flag} has no effect" in error
-    assert needed in error
-    assert error.strip().count("\n") == 0
-
-
-def test_parts_that_begin_as_discriminants_have_no_uniform_prototypes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The discriminant was left out in silence."""
-    words = ["--mode", "frozen", "--prototype-start", "uniform"]
-    assert main(["train", *words, "--show-config"]) == 2
-    assert "--prototype-start uniform; add --shaping-start random" in capsys.readouterr().err
-    shown([*words, "--shaping-start", "random"], capsys)
-
-
-def test_the_help_names_every_recipe(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["train", "--help"])
-    text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    told = text[text.index("Which values are implied") :][:400]
-    assert all(name in told for name in RECIPES)
-
-
-def test_a_file_that_names_every_setting_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "run.toml"
-    file.write_text(shown(["--mode", "frozen"], capsys), encoding="utf-8")
-    assert tomllib.loads(shown(["--config", str(file)], capsys)) == tomllib.loads(file.read_text("utf-8"))
 
 
 # ── who wins ──

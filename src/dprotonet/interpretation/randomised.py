@@ -93,7 +93,7 @@ def _shuffle(values: Tensor) -> None:
 
 
 def _measure(model: nn.Module, norms: list[_BatchNorm], images: Tensor) -> None:
-    """Statistics of these layers from one pass of the images; all else is at rest."""
+    """Statistics of these layers from one pass of the images; all else is frozen."""
     if not norms:
         return
     momenta = [norm.momentum for norm in norms]
