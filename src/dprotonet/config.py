@@ -151,6 +151,15 @@ class TrainingConfig:
     patience: int = 2
     """Pushes without a better validation accuracy before training stops."""
     batch_size: int = 60
+    """Images that a step learns from, over all processes."""
+    accumulate: int = 1
+    """In how many pieces, one after another, a process computes its part of a step: so many times less
+    memory, the same step (docs/training.md)."""
+    checkpoint_activations: bool = False
+    """Compute the backbone's activations anew where a step needs them back: far less memory, a third more
+    time."""
+    memory_format: Literal["default", "channels_last"] = "default"
+    """How the backbone's images and weights lie in memory; `channels_last` is faster on many GPUs."""
     push_images: int = 40
     """M of multi-image prototype learning; 1 is the single-image push of earlier work."""
     push_sources: int = 1
@@ -167,6 +176,10 @@ class TrainingConfig:
     """`adam` adds the weight decay to the gradient, `adamw` takes it off the weights."""
     label_smoothing: float = 0.0
     """Share of the cross-entropy's target that falls to all classes alike."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """`balanced`: the fewer images a class has, the more each counts in the cross-entropy: classes alike."""
+    sampling: Literal["natural", "balanced"] = "natural"
+    """`balanced`: an epoch shows every class equally often, `natural` every image."""
     batchnorm: Literal["learns", "frozen"] = "learns"
     """Statistics of the backbone's BatchNorm in joint mode: of the batches, or as they were pre-trained."""
     shaping_dropout: float = 0.0
@@ -197,8 +210,11 @@ class TrainingConfig:
     workers: int = 0
     """Processes that read images ahead; they change the speed, never the result."""
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"
+    log: str = ""
+    """Where curves go beside the run folder, separated by commas: tensorboard (files in the run folder),
+    mlflow, wandb (each needs the extra of its name)."""
     tensorboard: bool = False
-    """Write TensorBoard files into the run folder (needs the extra `tensorboard`)."""
+    """The former spelling of --log tensorboard."""
 
 
 @settings

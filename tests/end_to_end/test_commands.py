@@ -195,11 +195,6 @@ def test_resume_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "cannot change masks" in capsys.readouterr().err
 
 
-def test_tensorboard_files(tmp_path: Path) -> None:
-    assert main(["train", "--out", str(tmp_path / "run"), *TINY, "--tensorboard"]) == 0
-    assert list((tmp_path / "run" / "tensorboard").iterdir())
-
-
 MISTAKES = [
     ("nonsense", "unknown command 'nonsense'"),
     ("trian", "did you mean 'train'"),

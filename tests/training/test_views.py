@@ -1,10 +1,11 @@
+from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 from tests.conftest import tiny_views
 
-from dprotonet.training.views import Share, epoch_keys, epoch_parts, load, plain_batches
+from dprotonet.training.views import BalancedKeys, Share, epoch_keys, epoch_parts, load, plain_batches
 
 
 def test_an_epoch_has_every_image_once_in_another_order_each_time() -> None:
@@ -66,7 +67,60 @@ def test_workers_change_nothing() -> None:
         assert torch.equal(torch.as_tensor(one.index), torch.as_tensor(two.index))
 
 
-def test_a_last_batch_of_one_joins_the_one_before() -> None:
-    """BatchNorm cannot learn from a single image."""
-    parts = epoch_parts(tiny_views(), seed=0, epoch=1, batch=7, share=Share())
-    assert [len(part.keys) for part in parts] == [7, 8]
+def test_a_last_batch_of_one_shares_with_the_one_before() -> None:
+    """BatchNorm cannot learn from a single image; and none may be larger than there is memory for."""
+    views = tiny_views()
+    parts = epoch_parts(views, seed=0, epoch=1, batch=7, share=Share())
+    assert [len(part.keys) for part in parts] == [7, 4, 4]
+    assert sorted(index for part in parts for index, _ in part.keys) == list(range(len(views)))
+
+
+class Labelled:
+    """Views that have labels only: of 12, 3 and 1 images."""
+
+    labels = (*[0] * 12, *[1] * 3, 2)
+
+    def __init__(self, augmentations: int | None = None) -> None:
+        self.augmentations = augmentations
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def balanced_epochs(epochs: int, **settings: Any) -> list[list[tuple[int, int]]]:
+    views: Any = Labelled(settings.pop("augmentations", None))
+    return [BalancedKeys(seed=3)(views, epoch=epoch, **settings) for epoch in range(1, epochs + 1)]
+
+
+def test_a_balanced_epoch_shows_all_classes_equally_often() -> None:
+    for keys in balanced_epochs(5):
+        counts = Counter(Labelled.labels[index] for index, _ in keys)
+        assert counts == {0: 6, 1: 6, 2: 6}  # a third of 16, rounded up
+    assert len(balanced_epochs(1, per_image=3)[0]) == 3 * 16
+
+
+def test_images_of_a_class_take_turns_and_come_back_as_other_views() -> None:
+    keys = [key for epoch in balanced_epochs(4) for key in epoch]
+    assert len(set(keys)) == len(keys)
+    seen = Counter(index for index, _ in keys)
+    assert {seen[index] for index in range(12)} == {2}
+    assert {seen[index] for index in range(12, 15)} == {8}
+    assert seen[15] == 24
+    assert sorted(variant for index, variant in keys if index == 15) == list(range(1, 25))
+
+
+def test_where_balanced_views_are_few_the_plain_image_takes_its_turn() -> None:
+    keys = [key for epoch in balanced_epochs(4, augmentations=2) for key in epoch]
+    assert Counter(variant for index, variant in keys if index == 15) == {0: 8, 1: 8, 2: 8}
+
+
+def test_a_balanced_epoch_is_a_function_of_seed_and_epoch() -> None:
+    """So a resumed run, and every process, sees the same."""
+    views: Any = Labelled()
+    assert BalancedKeys(1)(views, epoch=9) == BalancedKeys(1)(views, epoch=9)
+    assert BalancedKeys(1)(views, epoch=9) != BalancedKeys(2)(views, epoch=9)
+    settings: dict[str, Any] = {"seed": 1, "epoch": 2, "batch": 5, "sampling": BalancedKeys(1)}
+    whole = epoch_parts(views, share=Share(), **settings)
+    shares = [epoch_parts(views, share=Share(rank, 2), **settings) for rank in (0, 1)]
+    for together, one, two in zip(whole, *shares, strict=True):
+        assert Counter(one.keys + two.keys) == Counter(together.keys)

@@ -13,10 +13,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
 from dprotonet.experiment.trainer import leave_group
-from dprotonet.training.engine import Engine, Position, Settings
+from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase
 from dprotonet.training.push import Pusher
+from dprotonet.training.views import BalancedKeys
 
 
 def main(out: str) -> None:
@@ -37,8 +38,22 @@ def main(out: str) -> None:
     )
     list(engine.run([Phase("warm", 2, LearningRates(backbone=0.0))]))
     results["trained"] = network.prototypes.vectors.detach().clone()
+    # In pieces, of which the processes have different numbers: they meet at the last.
+    pieces = tiny_network()
+    engine = Engine(
+        pieces,
+        views,
+        val,
+        accelerator,
+        Pusher(accelerator, images=2),
+        settings=Settings(batch=5, accumulate=2, frozen_norm=True, sampling=BalancedKeys(0)),
+    )
+    list(engine.run([Phase("joint", 2, LearningRates())]))
+    results["pieces"] = pieces.prototypes.vectors.detach().clone()
     # Here BatchNorm learns: every process must end with the statistics that the first one saves.
-    engine.position = Position()
+    engine = Engine(
+        network, views, val, accelerator, Pusher(accelerator, images=2), settings=Settings(batch=6)
+    )
     list(engine.run([Phase("joint", 1, LearningRates())]))
     means = torch.stack(gather_object([network.encoder.backbone.layers[1].running_mean.clone()]))
     results["running_means"] = means

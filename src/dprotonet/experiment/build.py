@@ -32,8 +32,9 @@ from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Masks, Occurrence, Parts, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
+from dprotonet.experiment.trackers import tracker_names
 from dprotonet.inference.head import Head
-from dprotonet.inference.losses import PrototypeLoss
+from dprotonet.inference.losses import PrototypeLoss, balanced_weights
 from dprotonet.inference.pairing import Pairing, PartRegion, any_region, own_region
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, PresentCosine, Similarity
@@ -47,6 +48,7 @@ from dprotonet.training.phases import (
     plan,
     plan_without_pushes,
 )
+from dprotonet.training.views import BalancedKeys, Sampling, epoch_keys
 
 Progress = Callable[[int, int], None]
 
@@ -302,19 +304,32 @@ def build_optimizer(config: TrainingConfig) -> type[Adam] | type[AdamW]:
     return AdamW if config.optimizer == "adamw" else Adam
 
 
-def build_loss(config: TrainingConfig) -> PrototypeLoss:
-    return PrototypeLoss(config.cluster, config.separation, config.foreign, config.label_smoothing)
+def build_loss(config: TrainingConfig, counts: Sequence[int] = ()) -> PrototypeLoss:
+    """`counts` are the training images of each class, which class weights are made of."""
+    weights = balanced_weights(counts) if config.class_weights == "balanced" else ()
+    return PrototypeLoss(config.cluster, config.separation, config.foreign, config.label_smoothing, weights)
 
 
-def build_accelerator(config: TrainingConfig) -> Accelerator:
+def build_sampling(config: TrainingConfig) -> Sampling:
+    return BalancedKeys(config.seed) if config.sampling == "balanced" else epoch_keys
+
+
+def build_accelerator(config: TrainingConfig, log_to: Path | None = None) -> Accelerator:
     """One process or many: accelerate finds out from the environment (torchrun, accelerate launch).
+
+    A run that is trained gives the folder for trackers of `--log` that write files.
 
     Without GPUs it has to be told that the processes belong together: they would all train on their own.
     """
     AcceleratorState._reset_state()  # else a second run in this process could not have another precision
     several = int(os.environ.get("WORLD_SIZE", "1")) > 1
     gpus = torch.accelerator.is_available() and not torch.backends.mps.is_available()
-    return Accelerator(mixed_precision=config.mixed_precision, cpu=several and not gpus)
+    return Accelerator(
+        mixed_precision=config.mixed_precision,
+        cpu=several and not gpus,
+        log_with=list(tracker_names(config)) or None if log_to else None,
+        project_dir=log_to,
+    )
 
 
 def default_cache() -> Path:
@@ -340,7 +355,7 @@ def check_data(train: ImageData, prototypes_per_class: int) -> None:
         raise UserError(
             f"only one class, '{train.classes[0]}'; a classifier needs at least two class folders"
         )
-    counts = _counts(train.labels, len(train.classes))
+    counts = class_counts(train)
     fewest = min(range(len(counts)), key=counts.__getitem__)
     if counts[fewest] < prototypes_per_class:
         raise UserError(
@@ -350,5 +365,6 @@ def check_data(train: ImageData, prototypes_per_class: int) -> None:
         )
 
 
-def _counts(labels: Sequence[int], classes: int) -> list[int]:
-    return np.bincount(np.asarray(labels), minlength=classes).tolist()
+def class_counts(data: ImageData) -> list[int]:
+    """How many images each class has."""
+    return np.bincount(np.asarray(data.labels), minlength=len(data.classes)).tolist()

@@ -7,6 +7,7 @@ from dprotonet.config import Config, DataConfig
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_augment
 from dprotonet.experiment.recipes import check_rival
+from dprotonet.experiment.trackers import tracker_names
 
 _LEAST = {
     "species": 2,
@@ -25,6 +26,7 @@ _LEAST = {
     "last_layer_epochs": 0,
     "patience": 1,
     "batch_size": 1,
+    "accumulate": 1,
     "push_images": 1,
     "push_sources": 1,
     "augmentations": 0,
@@ -75,6 +77,7 @@ def check_config(config: Config) -> None:
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
     _check_shaping_start(config)
+    tracker_names(config.training)
     if config.network.mask_style == "file" and not config.network.mask_file:
         raise UserError("--mask-style file needs --mask-file with an .npy array")
 

@@ -52,6 +52,9 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
 
 def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     network, training = config.network, config.training
+    if training.mode == "frozen":
+        for key in ("checkpoint_activations", "memory_format"):
+            yield key, "with --mode frozen, whose backbone does not learn; leave it out"
     if network.network == "blackbox":
         return
     if network.regions != "parts":

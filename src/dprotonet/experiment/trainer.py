@@ -17,6 +17,7 @@ from dprotonet.config import Config, DataConfig, ExplainingConfig, by_name
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.part import Part
 from dprotonet.data.transforms import Augment, Views
+from dprotonet.encoder.backbone import Backbone
 from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.errors import UserError
@@ -29,25 +30,29 @@ from dprotonet.experiment.build import (
     build_normalise,
     build_optimizer,
     build_rate_share,
+    build_sampling,
     build_splits,
     build_stages,
     check_data,
+    class_counts,
     default_cache,
     needed_images,
 )
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.network_start import start_network
 from dprotonet.experiment.recipes import resolve
 from dprotonet.experiment.run_folder import PrototypeRecord, RunFolder, prototype_records
+from dprotonet.experiment.trackers import check_trackers, log_record, tracked
+from dprotonet.experiment.train_warnings import warn_of_data, warn_of_epochs
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.levels import fitted_levels
+from dprotonet.training.memory import checkpoint_activations, memory_remedies
 from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
 from dprotonet.training.views import ViewSource
@@ -56,11 +61,12 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
-RESUMABLE = {"epochs", "patience", "workers", "image_cache", "tensorboard"} | {
-    item.name for item in fields(ExplainingConfig)
+# Pieces of a step differ by rounding, and where BatchNorm learns by whose statistics it takes.
+RESUMABLE = {
+    *("epochs", "patience", "workers", "image_cache", "log", "tensorboard"),
+    *("accumulate", "checkpoint_activations", "memory_format"),
+    *(item.name for item in fields(ExplainingConfig)),
 }
-
-FEW_IMAGES = 10  # one of so few validation images is a tenth of the accuracy that the best epoch is chosen by
 
 
 @dataclass(frozen=True)
@@ -101,49 +107,36 @@ class Trainer:
 
     def run_claimed(self) -> Iterator[Preparing | Event]:
         """The same for a caller who has claimed the folder."""
+        training = self.config.training
+        joint = training.mode == "joint"
+        with memory_remedies(batch=training.batch_size, accumulate=training.accumulate, joint=joint):
+            yield from self._run()
+
+    def _run(self) -> Iterator[Preparing | Event]:
         check_config(self.config)
+        check_trackers(self.config.training)
         if self.config.data.folds and not self.config.data.fold:
             raise UserError("data.folds is set, but not data.fold; `dprotonet train --folds` trains them all")
         folder = RunFolder(self.out)
         self._check_out(folder)
         splits = self.splits(self.config.data, self.on_scan)
         check_data(splits.train, needed_images(self.config.network))
-        self._warn_of_few(len(splits.val))
+        if not self.resume and self.config.data.fold <= 1:  # once, also where fold after fold is trained
+            warn_of_data(splits, self.config.training)
         network = self.new_network(splits)
-        accelerator = build_accelerator(self.config.training)
+        accelerator = build_accelerator(self.config.training, log_to=self.out / "tensorboard")
         self._open(folder, accelerator)
-        self._tell_epochs(accelerator)
-        self._warn_of_few_views()
+        if accelerator.is_main_process:
+            warn_of_epochs(self.config)
         engine = yield from self._engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
-        for event in engine.run(build_stages(self.config)):
-            if accelerator.is_main_process:
-                writer.write(event)
-            yield event
-        writer.close()
+        with tracked(accelerator, self.config, folder.path):
+            for event in engine.run(build_stages(self.config)):
+                if accelerator.is_main_process:
+                    writer.write(event)
+                yield event
         accelerator.wait_for_everyone()
-
-    def _warn_of_few(self, images: int) -> None:
-        """Once, also where one fold after another is trained."""
-        if images < FEW_IMAGES and not self.resume and self.config.data.fold <= 1:
-            logger.warning(
-                "only %d validation images in all: choosing the best epoch by so few is a lottery; "
-                "add images, or set a larger share of them aside for validation",
-                images,
-            )
-
-    def _warn_of_few_views(self) -> None:
-        """Frozen mode has so many different views of an image as it keeps."""
-        training = self.config.training
-        if training.mode == "frozen" and training.views_per_epoch > 1 + training.augmentations:
-            logger.warning(
-                "views_per_epoch is %d, but frozen mode keeps %d views of each image, which repeat; "
-                "give --augmentations %d for as many",
-                training.views_per_epoch,
-                1 + training.augmentations,
-                training.views_per_epoch - 1,
-            )
 
     def new_network(self, splits: Splits) -> Network:
         torch.manual_seed(self.config.training.seed)
@@ -156,7 +149,19 @@ class Trainer:
         for part in network.modules():
             if isinstance(part, (Shaping, Parts)):
                 part.dropout = self.config.training.shaping_dropout
+        self._fit_memory(network)
         return network
+
+    def _fit_memory(self, network: Network) -> None:
+        """Where the backbone learns: how its weights lie, and what it keeps for the backward pass."""
+        training, backbone = self.config.training, network.encoder.backbone
+        if training.mode == "frozen":
+            return
+        if training.memory_format == "channels_last":  # convolutions take over the layout of their weights
+            backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if training.checkpoint_activations:
+            assert isinstance(backbone, Backbone)
+            checkpoint_activations(backbone, image_size=self.config.data.image_size)
 
     def _check_out(self, folder: RunFolder) -> None:
         """Before any work: whether the run may be written, and if resumed, that it is still the same run."""
@@ -175,12 +180,6 @@ class Trainer:
             folder.write_config(self.config, self.origins)
             folder.write_environment()
         accelerator.wait_for_everyone()
-
-    def _tell_epochs(self, accelerator: Accelerator) -> None:
-        epochs = Epochs.of(self.config)
-        if epochs.taken != epochs.asked and accelerator.is_main_process:
-            many = "s" * (epochs.asked != 1)
-            logger.warning("%d epoch%s asked for, %d taken: %s", epochs.asked, many, epochs.taken, epochs.why)
 
     def _resume_or_start(self, engine: Engine, folder: RunFolder, splits: Splits) -> None:
         kept = kept_checkpoint(folder.checkpoint) if self.resume else None
@@ -213,9 +212,6 @@ class Trainer:
             val = yield from self.frozen(val_views, network, accelerator, 0)
             sources, trained = (train, val), network.without_backbone()
         workers = 0 if training.mode == "frozen" else training.workers
-        pusher = Pusher(
-            accelerator, training.push_images, training.push_sources, training.batch_size, workers
-        )
         rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
         settings = Settings(
@@ -228,14 +224,19 @@ class Trainer:
             rate_share,
             build_optimizer(training),
             frozen_norm=self.config.training.batchnorm == "frozen",
+            accumulate=training.accumulate,
+            recomputes=training.checkpoint_activations and training.mode == "joint",
+            sampling=build_sampling(training),
+            balanced="balanced" in (training.class_weights, training.sampling),
         )
+        pusher = Pusher(accelerator, training.push_images, training.push_sources, settings.at_once, workers)
         return Engine(
             trained,
             sources[0],
             sources[1],
             accelerator,
             pusher,
-            loss=build_loss(training),
+            loss=build_loss(training, class_counts(splits.train)),
             occurrence=training.occurrence,
             settings=settings,
         )
@@ -292,19 +293,13 @@ class _Writer:
     train: ImageData
     engine: Engine
     data: list[str]
-    board: Any = None
-
-    def __post_init__(self) -> None:
-        if self.trainer.config.training.tensorboard and self.engine.accelerator.is_main_process:
-            self.board = _summary_writer(self.folder.path / "tensorboard")
 
     def write(self, event: Event) -> None:
         if isinstance(event, StepDone):
             return
         record = event_record(event)
         self.folder.append_metrics(record)
-        if self.board is not None:
-            _to_board(self.board, record)
+        log_record(self.engine.accelerator, record, self.engine.position)
         if isinstance(event, RoundDone) and event.kept:
             self._keep()
         if not (isinstance(event, EpochDone) and event.phase == "last"):
@@ -331,10 +326,6 @@ class _Writer:
             return
         distances = known_distances(network, views, batch=self.trainer.config.training.batch_size)
         familiarity_of(distances, network).write(self.folder.path)
-
-    def close(self) -> None:
-        if self.board is not None:
-            self.board.close()
 
 
 def finished(making: Generator[Preparing, None, T], on_step: Progress | None = None) -> T:
@@ -372,21 +363,6 @@ def changed_keys(stored: Config, given: Config) -> list[str]:
     before, after = by_name(stored), by_name(given)
     changed = [name.rpartition(".")[2] for name in before if before[name] != after[name]]
     return [key for key in changed if key not in RESUMABLE]
-
-
-def _summary_writer(path: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UserError("--tensorboard needs an extra: pip install 'dprotonet[tensorboard]'") from None
-    make: Callable[..., Any] = SummaryWriter
-    return make(str(path))
-
-
-def _to_board(board: Any, record: dict[str, Any]) -> None:
-    for name, value in record.items():
-        if name not in ("event", "epoch", "phase") and isinstance(value, int | float):
-            board.add_scalar(f"{record['event']}/{name}", value, record["epoch"])
 
 
 def leave_group() -> None:

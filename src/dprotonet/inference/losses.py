@@ -1,5 +1,6 @@
 """The training loss, Eqs. (4)-(7)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,6 +39,15 @@ def foreign_weight(weight: Tensor, prototype_class: Tensor) -> Tensor:
     return weight.abs().masked_fill(classes == prototype_class, 0).sum()
 
 
+def balanced_weights(counts: Sequence[int]) -> tuple[float, ...]:
+    """What an image of each class weighs, n / (C·n_c): all classes alike, and the mean over images is 1.
+
+    C counts the classes that have images; one without weighs nothing.
+    """
+    present = [count for count in counts if count]
+    return tuple(sum(present) / (len(present) * count) if count else 0.0 for count in counts)
+
+
 class LossTerms(NamedTuple):
     """The total of Eq. (4) and its four unweighted terms."""
 
@@ -56,6 +66,18 @@ class PrototypeLoss:
     separation: float = -0.08
     foreign: float = 1e-4
     smoothing: float = 0.0  # of the cross-entropy's target
+    class_weight: tuple[float, ...] = ()  # of each class in the cross-entropy; none: all alike
+
+    def entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy of a batch, each image weighed by its class.
+
+        Divided by the number of images, not by their weights, so that it is the same of a batch as of its
+        pieces and shares together, and over an epoch every class has its weight.
+        """
+        if not self.class_weight:
+            return cross_entropy(logits, labels, label_smoothing=self.smoothing)
+        each = cross_entropy(logits, labels, label_smoothing=self.smoothing, reduction="none")
+        return (each * each.new_tensor(self.class_weight)[labels]).mean()
 
     def __call__(
         self,
@@ -68,7 +90,7 @@ class PrototypeLoss:
         part: Tensor | None = None,
     ) -> LossTerms:
         own = labels.unsqueeze(1) == prototype_class  # (B, P)
-        entropy = cross_entropy(logits, labels, label_smoothing=self.smoothing)
+        entropy = self.entropy(logits, labels)
         near = cluster_loss(distances, own, part)
         far = separation_distance(distances, own)
         sparse = foreign_weight(weight, prototype_class)

@@ -6,6 +6,7 @@ seeded by (seed, epoch), so a run that goes on from a checkpoint is the run that
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import torch
@@ -19,15 +20,17 @@ from torch.optim import Adam, AdamW, Optimizer
 from dprotonet.data.transforms import View
 from dprotonet.errors import ComputationError
 from dprotonet.inference.losses import LossTerms, PrototypeLoss
+from dprotonet.metrics.classification import balanced_accuracy
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
+from dprotonet.training.memory import Piece, in_pieces, statistics_at_rest
 from dprotonet.training.objective import HeadObjective, PlainObjective, Step, WholeObjective
 from dprotonet.training.occurrence import OccurrenceObjective
 from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine, planned_epochs
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.scores import ScoreViews, score_views
-from dprotonet.training.views import Key, ViewSource, derived_seed, epoch_keys, epoch_parts, load
+from dprotonet.training.views import Key, Sampling, ViewSource, derived_seed, epoch_keys, epoch_parts, load
 
 _TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
 
@@ -41,7 +44,7 @@ class Position:
     epoch: int = 0  # warm and joint epochs done
     tick: int = 0  # epochs of any kind done, for seeds
     steps: int | None = 0  # optimiser steps of any kind done; None after a checkpoint that did not count them
-    best: float = -1.0  # validation accuracy of the model that is kept
+    best: float = -1.0  # validation accuracy, or balanced accuracy, of the model that is kept
     stale_rounds: int = 0
     round_open: bool = False  # a push whose last-layer phase or judgement is still to come
 
@@ -59,6 +62,15 @@ class Settings:
     rate_share: Callable[[int, int], float] = half_cosine  # of epoch and epochs
     optimizer: type[Adam] | type[AdamW] = Adam
     frozen_norm: bool = False  # BatchNorm statistics of a backbone that learns stay what they are
+    accumulate: int = 1  # in how many pieces a process computes its part of a batch
+    recomputes: bool = False  # whether a backward pass runs parts of the network anew
+    sampling: Sampling = epoch_keys  # which views of the training images an epoch has
+    balanced: bool = False  # the model that is kept is the best by balanced accuracy
+
+    @property
+    def at_once(self) -> int:
+        """Images that are computed at a time."""
+        return -(-self.batch // self.accumulate)
 
 
 @dataclass
@@ -143,6 +155,7 @@ class Engine:
             batch=self.settings.batch,
             share=share_of(self.accelerator),
             per_image=self.settings.views_per_epoch if views is self.train_views else 1,
+            sampling=self.settings.sampling if views is self.train_views else epoch_keys,
         )
         batches = [part.keys for part in parts]
         sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
@@ -162,15 +175,26 @@ class Engine:
         yield EpochDone(phase.name, position.epoch, terms, means[-2], val, seconds, position.steps)
 
     def _step(self, model: nn.Module, view: View, *, phase: Phase, weight: float) -> Tensor:
+        """A step of the optimiser; gradients of several pieces add up, and processes meet at the last one."""
+        assert self.optimizer is not None
+        self.optimizer.zero_grad()
+        sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)
+        *others, last = in_pieces(view, self.settings.accumulate)
+        for piece in others:
+            with self.accelerator.no_sync(model):
+                sums += self._backward(model, piece, phase=phase, weight=weight)
+        sums += self._backward(model, last, phase=phase, weight=weight)
+        self.optimizer.step()
+        return sums
+
+    def _backward(self, model: nn.Module, piece: Piece, *, phase: Phase, weight: float) -> Tensor:
         device = self.accelerator.device
-        inputs, labels = view.inputs.to(device), torch.as_tensor(view.label).to(device)
+        inputs, labels = piece.inputs.to(device), piece.labels.to(device)
         with self.accelerator.autocast():
             step: Step = model(inputs, labels)
         _must_be_finite(step.terms, phase, self.position.epoch)
-        assert self.optimizer is not None
-        self.optimizer.zero_grad()
-        self.accelerator.backward(step.terms.total * weight)
-        self.optimizer.step()
+        with statistics_at_rest(model) if self.settings.recomputes else nullcontext():
+            self.accelerator.backward(step.terms.total * (weight * piece.share))
         right = (step.logits.argmax(1) == labels).sum().item()
         terms = [term.item() * len(labels) for term in step.terms]
         return torch.tensor([*terms, right, len(labels)], dtype=torch.float64)
@@ -194,11 +218,11 @@ class Engine:
         self._advance()
 
     def _round(self) -> RoundDone:
-        accuracy, loss = self._validate()
+        accuracy, loss, judged = self._validate()
         self.position.round_open = False
-        improved = accuracy > self.position.best
-        kept = accuracy >= self.position.best  # small splits tie often; of equals the later learned longer
-        self.position.best = max(accuracy, self.position.best)
+        improved = judged > self.position.best
+        kept = judged >= self.position.best  # small splits tie often; of equals the later learned longer
+        self.position.best = max(judged, self.position.best)
         self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
         return RoundDone(self.position.epoch, accuracy, loss, kept, self._out_of_patience())
 
@@ -206,7 +230,7 @@ class Engine:
 
     def _whole_setting(self) -> tuple[nn.Module, ViewSource]:
         if isinstance(self.network, BlackBox):
-            return PlainObjective(self.network), self.train_views
+            return PlainObjective(self.network, self.loss), self.train_views
         if self.occurrence:
             return OccurrenceObjective(self.network, self.loss, weight=self.occurrence), self.train_views
         return WholeObjective(self.network, self.loss), self.train_views
@@ -225,7 +249,7 @@ class Engine:
         objective = HeadObjective(network.head, self.loss, prototype_class=network.prototype_class)
         self._val_scores = self._scores(self.val_views)
         per_image = self.settings.views_per_epoch
-        keys = epoch_keys(self.train_views, epoch=self.position.tick + 1, per_image=per_image)
+        keys = self.settings.sampling(self.train_views, epoch=self.position.tick + 1, per_image=per_image)
         return objective, self._scores(self.train_views, keys)
 
     def _scores(self, views: ViewSource, keys: Sequence[Key] | None = None) -> ScoreViews:
@@ -234,7 +258,7 @@ class Engine:
             views,
             self.accelerator,
             keys=keys,
-            batch=self.settings.batch,
+            batch=self.settings.at_once,
             workers=self._workers(views),
         )
 
@@ -267,17 +291,19 @@ class Engine:
     def _workers(self, views: ViewSource) -> int:
         return self.settings.workers if views is self.train_views or views is self.val_views else 0
 
-    def _validate(self) -> tuple[float, float]:
-        """Accuracy and cross-entropy on the validation split."""
+    def _validate(self) -> tuple[float, float, float]:
+        """Accuracy and cross-entropy on the validation split, and what a model is judged by."""
         known = self._val_scores
         predictions = evaluate(
             self.network if known is None else self._prototyped().head,
             self.val_views if known is None else known,
             accelerator=self.accelerator,
-            batch=self.settings.batch,
+            batch=self.settings.at_once,
             workers=self._workers(self.val_views) if known is None else 0,
         )
-        return predictions.accuracy, cross_entropy(predictions.logits, predictions.labels).item()
+        accuracy = predictions.accuracy
+        judged = balanced_accuracy(predictions.confusion) if self.settings.balanced else accuracy
+        return accuracy, cross_entropy(predictions.logits, predictions.labels).item(), judged
 
 
 def prepare_parts(network: Network, phase: Phase, *, frozen_norm: bool = False) -> None:

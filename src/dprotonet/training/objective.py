@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import LossTerms, PrototypeLoss, foreign_weight
@@ -49,13 +48,14 @@ def prototype_step(network: DProtoNet, loss: PrototypeLoss, evidence: Evidence, 
 class PlainObjective(nn.Module):
     """Cross-entropy alone, of a network without prototypes."""
 
-    def __init__(self, network: BlackBox) -> None:
+    def __init__(self, network: BlackBox, loss: PrototypeLoss | None = None) -> None:
         super().__init__()
         self.network = network
+        self.loss = loss or PrototypeLoss()
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Step:
         logits = self.network(inputs).float()
-        entropy = cross_entropy(logits, labels)
+        entropy = self.loss.entropy(logits, labels)
         nothing = torch.zeros_like(entropy)
         return Step(LossTerms(entropy, entropy, nothing, nothing, nothing), logits)
 
@@ -71,7 +71,7 @@ class HeadObjective(nn.Module):
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Step:
         logits = self.head(inputs)
-        entropy = cross_entropy(logits, labels, label_smoothing=self.loss.smoothing)
+        entropy = self.loss.entropy(logits, labels)
         sparse = foreign_weight(self.head.weight, self.prototype_class)
         nothing = torch.zeros_like(entropy)
         total = entropy + self.loss.foreign * sparse

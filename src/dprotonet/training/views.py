@@ -1,10 +1,11 @@
 """Which view of which image comes when: a view's key is (index, variant), variant 0 the plain image.
 
-Order and augmentation are pure functions of (seed, epoch, index); processes take every n-th image of each
-batch. So neither workers nor the number of processes change what an epoch consists of.
+Order, sampling and augmentation are pure functions of (seed, epoch, index); processes take every n-th image
+of each batch. So neither workers nor the number of processes change what an epoch consists of.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -52,11 +53,50 @@ def epoch_keys(views: ViewSource, *, epoch: int, per_image: int = 1) -> list[Key
     Where variants are few they come round and round, and the plain image takes its turn among them: it is
     what the network will be asked.
     """
-    number, start = views.augmentations, (epoch - 1) * per_image + 1
+    start = (epoch - 1) * per_image + 1
     variants = range(start, start + per_image)
-    if number is None:
-        return [(index, variant) for variant in variants for index in range(len(views))]
-    return [(index, (variant + index) % (1 + number)) for variant in variants for index in range(len(views))]
+    return [_key(views, index, variant) for variant in variants for index in range(len(views))]
+
+
+def _key(views: ViewSource, index: int, time: int) -> Key:
+    """What is seen of an image when it is seen for the `time`-th time, from 1."""
+    number = views.augmentations
+    return index, time if number is None else (time + index) % (1 + number)
+
+
+Sampling = Callable[..., list[Key]]
+"""Like `epoch_keys`: what an epoch looks at, of views, `epoch` and `per_image`."""
+
+
+@dataclass(frozen=True)
+class BalancedKeys:
+    """Every class equally often in an epoch, which is as long as a plain one, up to a view of each class.
+
+    Of a class the images come in shuffled rounds, and an epoch goes on in its round where the one before
+    ended: images of a large class take turns, those of a small one come several times, each time as another
+    view.
+    """
+
+    seed: int = 0
+
+    def __call__(self, views: ViewSource, *, epoch: int, per_image: int = 1) -> list[Key]:
+        labels = np.asarray(views.labels)
+        classes = np.unique(labels)
+        share = -(-len(labels) * per_image // len(classes))
+        places = range((epoch - 1) * share, epoch * share)
+        return [key for number in classes for key in self._of_class(views, int(number), labels, places)]
+
+    def _of_class(self, views: ViewSource, number: int, labels: np.ndarray, places: range) -> list[Key]:
+        """The views at these places of the endless row of rounds of a class."""
+        own = np.flatnonzero(labels == number)
+        rounds = range(places.start // len(own), (places.stop - 1) // len(own) + 1)
+        orders = {time: self._order(number, time, len(own)) for time in rounds}
+        found = ((place // len(own), place % len(own)) for place in places)
+        return [_key(views, int(own[orders[time][turn]]), time + 1) for time, turn in found]
+
+    def _order(self, number: int, time: int, count: int) -> list[int]:
+        generator = torch.Generator().manual_seed(derived_seed(self.seed, number, time))
+        return torch.randperm(count, generator=generator).tolist()
 
 
 class Part(NamedTuple):
@@ -67,16 +107,27 @@ class Part(NamedTuple):
 
 
 def epoch_parts(
-    views: ViewSource, *, seed: int, epoch: int, batch: int, share: Share, per_image: int = 1
+    views: ViewSource,
+    *,
+    seed: int,
+    epoch: int,
+    batch: int,
+    share: Share,
+    per_image: int = 1,
+    sampling: Sampling = epoch_keys,
 ) -> list[Part]:
-    """This process's part of every batch of a shuffled epoch; a tiny last batch joins the one before."""
+    """This process's part of every batch of a shuffled epoch.
+
+    A tiny last batch shares evenly with the one before: BatchNorm learns nothing from a few images, and no
+    batch may be larger than was asked for, as the largest decides how much memory training takes.
+    """
     generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
-    keys = epoch_keys(views, epoch=epoch, per_image=per_image)
+    keys = sampling(views, epoch=epoch, per_image=per_image)
     order = torch.randperm(len(keys), generator=generator).tolist()
     whole = chunks([keys[place] for place in order], batch)
-    if len(whole) > 1 and 2 * len(whole[-1]) < batch:  # BatchNorm learns nothing from a few images
-        small = whole.pop()
-        whole[-1] = whole[-1] + small
+    if len(whole) > 1 and 2 * len(whole[-1]) < batch:
+        rest = whole[-2] + whole[-1]
+        whole[-2:] = chunks(rest, -(-len(rest) // 2))
     return [_part(together, share) for together in whole]
 
 

@@ -17,7 +17,10 @@ from dprotonet.experiment.reproduce.items import SOURCES, Beside
 from dprotonet.experiment.reproduce.paper_numbers import BACKBONES, DATA_SETS, MAP_SENSITIVITY, NUMBERS
 
 # They change speed, chance or places, not the experiment.
-_ASIDE = ("seed", "workers", "mixed_precision", "tensorboard", "image_cache", "mask_seed", "data_seed")
+_ASIDE = (
+    *("seed", "mask_seed", "data_seed", "workers", "image_cache", "log", "tensorboard"),
+    *("mixed_precision", "accumulate", "checkpoint_activations", "memory_format"),
+)
 _SECTIONS = ("network", "training", "augmentation")
 _IMAGES = 10  # of each class, in the paper's Table 5
 _OURS = ("augmentations", "patience")  # of frozen mode, and of stopping early: the paper has neither
