@@ -102,7 +102,39 @@ def test_the_table_has_means_deviations_and_gaps(done: Path) -> None:
         ("balanced_accuracy", "0"),
     ]
     assert 100 * float(rows[0]["mean"]) == pytest.approx(mean, abs=1e-3)
+    assert "epochs | kept epoch | steps | seconds | stopped by |" in markdown
+    (line,) = [line for line in markdown.splitlines() if line.startswith("| two prototypes |")]
+    seconds = sum(item["seconds"] for item in results) / 2
+    kept = sum(item["kept epoch"] for item in results) / 2
+    length = f"{results[0]['epochs']} | {kept:.0f} | {results[0]['steps']} | {seconds:.0f}"
+    assert line.endswith(f"| {length} | all epochs done |")
+    assert "all epochs done" in latex
+    said = {row["measure"]: row["mean"] for row in rows if row["row"] == "two prototypes"}
+    assert said["stopped by"] == "all epochs done"
+    assert float(said["seconds"]) == pytest.approx(seconds, rel=1e-4)
     assert Image.open(done / "curves-1.png").width > 600
+
+
+def test_a_run_that_lost_patience_says_so(tmp_path: Path) -> None:
+    """Of 40 epochs few are taken: with two validation images a class accuracy soon rises no more."""
+    text = PLAN.replace("epochs = 2\n", "epochs = 40\npatience = 1\n", 1).replace("[0, 1]", "[0]")
+    text = text.replace(
+        'name = "too many"\nnetwork.prototypes_per_class = 9', 'name = "probe"\nbaseline = "probe"'
+    )
+    plan = tmp_path / "patience.toml"
+    plan.write_text(text, encoding="utf-8")
+    assert main(["benchmark", str(plan), "--out", str(tmp_path / "out"), "--cache", str(tmp_path)]) == 0
+    network, probe = json.loads((tmp_path / "out" / "results.json").read_text())["results"]
+    assert network["stopped by"] == ["patience"]
+    assert network["kept epoch"] <= network["epochs"] < 40
+    assert (probe["stopped by"], probe["kept epoch"]) == ([], None)
+    rounds = [
+        json.loads(line)
+        for line in next((tmp_path / "out").rglob("metrics.jsonl")).read_text().splitlines()
+        if '"RoundDone"' in line
+    ]
+    assert rounds[-1]["stop"]
+    assert [item["epoch"] for item in rounds if item["kept"]][-1] == network["kept epoch"]
 
 
 def test_what_is_finished_is_not_trained_again(

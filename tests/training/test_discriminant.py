@@ -6,15 +6,22 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import tiny_config, tiny_network, tiny_views
-from torch import Tensor
+from torch import Tensor, nn
 
-from dprotonet.encoder.shaping import Shaping
+from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.regions import Occurrence, Points
+from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
 from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.trainer import Trainer
+from dprotonet.inference.head import Head
+from dprotonet.inference.pairing import own_region
+from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity
 from dprotonet.network import DProtoNet
 from dprotonet.training.discriminant import (
     ClassMoments,
+    drawn_vectors,
     fisher_discriminant,
     k_means,
     parts_of_a_class,
@@ -156,6 +163,77 @@ def test_training_starts_where_similarity_is_steep() -> None:
     assert found[~own].median() > 2 * found[own].median()
 
 
+def points_behind_a_sigmoid(dimension: int) -> DProtoNet:
+    torch.manual_seed(0)
+    prototypes = Prototypes(3, 2, dimension, similarity=LogSimilarity(1e-4))
+    shaping = Shaping(8, dimension, ending=[nn.Sigmoid()])
+    encoder = Encoder(tiny_network().encoder.backbone, shaping, Points(dimension, (4, 4)))
+    return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("dimension", [4, 128])
+def test_a_sigmoid_starts_in_its_straight_middle(dimension: int) -> None:
+    """There it is 1/2 + v/4 of the projection v, so that it keeps what the discriminant tells apart."""
+    network, views = points_behind_a_sigmoid(dimension), tiny_views()
+    start_as_discriminant(network, views, seed=3, device=CPU)
+    network.initialise_prototypes(drawn_vectors(network, views, seed=3, device=CPU))
+    found, own = distances(network)
+    assert found[own].median().item() <= 1.01
+    assert found[~own].median() > 2 * found[own].median()
+    inputs = torch.stack([views[index, 0].inputs for index in range(len(views))])
+    first, between, second, _ = network.encoder.shaping
+    projected = second(between(first(network.encoder.backbone(inputs))))
+    shaped = network.encoder.shaping(network.encoder.backbone(inputs))
+    assert (shaped - (0.5 + projected / 4)).abs().mean() < 0.1 * (shaped - 0.5).abs().mean()
+    assert 0.1 < network.prototypes.vectors.logit().square().mean().sqrt() < 1.01
+
+
+@torch.no_grad()
+def test_prototypes_of_places_start_where_the_class_is_told() -> None:
+    """Literally, in float64 loops: of every drawn image the place with the largest (z - m)·(m_c - m)."""
+    network, views = points_behind_a_sigmoid(128), tiny_views()
+    start_as_discriminant(network, views, seed=3, device=CPU)
+    found = drawn_vectors(network, views, seed=3, batch=4, device=CPU).double()
+    labels = views.labels
+    images = [network.eval().encoder(views[i, 0].inputs[None])[0].double() for i in range(len(views))]
+    means = []
+    for label in range(3):
+        places = [place for image, own in zip(images, labels, strict=True) if own == label for place in image]
+        means.append(sum(places) / len(places))
+    centre = sum(means) / 3
+    told = []
+    for image, own in zip(images, labels, strict=True):
+        scores = [float((place - centre) @ (means[own] - centre)) for place in image]
+        told.append(image[scores.index(max(scores))])
+    for vector, owner in zip(found, network.prototype_class.tolist(), strict=True):
+        gaps = [(vector - place).abs().max() for place, own in zip(told, labels, strict=True) if own == owner]
+        assert min(gaps) < 1e-5
+
+
+def with_occurrence(classes: int = 3, per_class: int = 2) -> DProtoNet:
+    torch.manual_seed(0)
+    count = classes * per_class
+    prototypes = Prototypes(classes, per_class, 6, similarity=CosineSimilarity(), pairing=own_region)
+    shaping = Beside(Shaping(8, 6), Shaping(8, count))
+    encoder = Encoder(tiny_network().encoder.backbone, shaping, Occurrence(6, count, (4, 4)))
+    return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class))
+
+
+@torch.no_grad()
+def test_beside_occurrence_maps_only_the_features_start_so() -> None:
+    network, views = with_occurrence(), tiny_views()
+    shaping = network.encoder.shaping
+    assert isinstance(shaping, Beside)
+    before = [parameter.clone() for parameter in shaping.occurrence.parameters()]
+    start_as_discriminant(network, views, seed=3, device=CPU)
+    for then, now in zip(before, shaping.occurrence.parameters(), strict=True):
+        assert torch.equal(then, now)
+    network.initialise_prototypes(starting_vectors(network, views, seed=3, device=CPU))
+    found, own = distances(network)
+    assert found[~own].median() > 1.4 * found[own].median()
+
+
 @pytest.mark.parametrize(
     ("counts", "parts"),
     [
@@ -217,7 +295,10 @@ def test_the_same_seed_is_the_same_start() -> None:
 
 @pytest.mark.parametrize(
     ("setting", "words"),
-    [({"activation": "sigmoid"}, "activation sigmoid"), ({"dimension": 1}, "dimension 1")],
+    [
+        ({"dimension": 1}, "dimension 1"),
+        ({"dimension": 1, "activation": "sigmoid", "regions": "points"}, "dimension 1"),
+    ],
 )
 def test_where_no_discriminant_can_be_the_user_is_told(setting: dict, words: str) -> None:
     config = tiny_config(shaping_start="discriminant")

@@ -46,11 +46,17 @@ class Shaping(nn.Sequential):
         """How many directions `start_linear` can take: each needs two channels between the convolutions."""
         return self._convolutions()[0].out_channels // 2
 
+    @property
+    def linear_end(self) -> bool:
+        """Whether the second convolution has the last word, so that `scale` multiplies what comes out."""
+        return len(self) == 3
+
     @torch.no_grad()
     def start_linear(self, centre: Tensor, directions: Tensor, *, seed: int) -> None:
         """Become the map x ↦ Q · directions · (x - centre), directions (K, in_channels), Q a random isometry.
 
-        v = ReLU(v) - ReLU(-v), so 2K channels carry it; the others keep their weights and begin unheard.
+        v = ReLU(v) - ReLU(-v), so 2K channels carry it; the others keep their weights and begin unheard. An
+        `ending` comes after it: a sigmoid is nearly the straight line 1/2 + v/4 where v is small (`scale`).
         """
         first, second = self._convolutions()
         count, width = len(directions), len(second.weight)
@@ -65,7 +71,7 @@ class Shaping(nn.Sequential):
 
     @torch.no_grad()
     def scale(self, factor: float) -> None:
-        """Multiply the output by `factor`, both convolutions taking half of it (no `ending` given)."""
+        """Multiply what comes before any `ending` by `factor`, both convolutions taking half of it."""
         first, second = self._convolutions()
         for parameter in (first.weight, _bias(first), second.weight):
             parameter.mul_(factor**0.5)

@@ -91,13 +91,11 @@ def _check_folds(config: DataConfig) -> None:
 
 
 def _check_shaping_start(config: Config) -> None:
-    """A discriminant needs a plain shaping net, with two channels at least for its pairs."""
+    """A discriminant needs two channels at least for its pairs."""
     network = config.network
     if config.training.shaping_start == "random" or network.network == "blackbox":
         return
     obstacles = {
-        f"--regions {network.regions}": network.regions == "occurrence",
-        "--activation sigmoid": network.activation == "sigmoid",
         "--dimension 1": network.dimension == 1,
         # Prototypes of parts begin as the classes' means with it.
         "--prototype-start uniform": network.regions == "parts"

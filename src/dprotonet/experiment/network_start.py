@@ -6,7 +6,7 @@ from dprotonet.config import TrainingConfig
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.network import BlackBox, Network
-from dprotonet.training.discriminant import start_as_discriminant
+from dprotonet.training.discriminant import drawn_vectors, start_as_discriminant
 from dprotonet.training.part_discriminant import start_parts_as_discriminants
 from dprotonet.training.part_start import start_parts
 from dprotonet.training.start import starting_vectors, uniform_vectors
@@ -28,6 +28,7 @@ def start_network(
     if training.prototype_start == "uniform":
         network.initialise_prototypes(uniform_vectors(network, seed=seed))
         return
-    network.initialise_prototypes(starting_vectors(network, views, seed=seed, device=device))
+    draw = drawn_vectors if discriminant else starting_vectors
+    network.initialise_prototypes(draw(network, views, seed=seed, device=device))
     if discriminant and isinstance(regions, Parts):
         start_parts_as_discriminants(network, regions, views, device=device)

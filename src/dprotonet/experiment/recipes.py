@@ -230,7 +230,7 @@ def _layers(name: str, recipe: Recipe, network: str, given: Tables) -> Iterator[
     if network == "dprotonet" and mode == "frozen":
         if name == DEFAULT and _can_be_parts(given):
             yield "frozen mode", PARTS
-        elif name != "paper" and _can_be_discriminant(given):
+        elif name != "paper" and _is_plain(given):
             yield "frozen mode", FROZEN
     if recipe.network:
         yield f"recipe {name}", {"network": {"network": recipe.network}}
@@ -262,12 +262,12 @@ def _can_be_parts(given: Tables) -> bool:
         network.get("regions", "parts") == "parts"
         and network.get("similarity", "cosine") == "cosine"
         and not any(key.startswith("mask") or key in ("patch", "epsilon") for key in network)
-        and _can_be_discriminant(given)
+        and _is_plain(given)
     )
 
 
-def _can_be_discriminant(given: Tables) -> bool:
-    """Whether a plain shaping net is asked for; `check_config` says why others cannot start so."""
+def _is_plain(given: Tables) -> bool:
+    """Whether a plain shaping net is asked for: frozen mode's values were chosen for such a one."""
     network = given["network"]
     return (
         network.get("regions") != "occurrence"

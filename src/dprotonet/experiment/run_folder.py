@@ -203,12 +203,15 @@ class RunFolder:
         write_text(self.path / "prototypes.json", json.dumps(content, indent=1, ensure_ascii=False))
 
     def _write_sources(self, train: ImageData, records: Sequence[PrototypeRecord]) -> None:
-        """The source images as the network saw them, each once."""
+        """The source images as the network saw them, each once; those that an earlier push wrote stay."""
         (self.path / "prototypes").mkdir(exist_ok=True)
-        for name, index in {item.image: item.index for item in records}.items():
+        wanted = {item.image: item.index for item in records}
+        for name, index in wanted.items():
+            if (self.path / name).exists():  # named after its index, in a folder of one data set
+                continue
             pixels = image_of(train, index).permute(1, 2, 0).numpy()
             with whole(self.path / name) as temporary:
-                Image.fromarray(pixels).save(temporary, format="PNG")
+                Image.fromarray(pixels).save(temporary, format="PNG", compress_level=1)
 
     def read_prototypes(self) -> tuple[list[str], list[PrototypeRecord]]:
         """Class names and provenance (none for a black box); nothing in the file is trusted."""

@@ -16,15 +16,17 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.transforms import View
-from dprotonet.encoder.shaping import Shaping
+from dprotonet.encoder.regions import Patches, Points
+from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.network import DProtoNet
-from dprotonet.training.start import starting_vectors
+from dprotonet.training.start import starting_vectors, telling_vectors
 from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
 
 _LOOKED_AT = 200  # images that the scale is measured on
 _DIRECTIONS = 9  # at least wanted; so few classes as have fewer are divided into parts
 _IN_A_PART = 20  # images at least, on average: of fewer the middle says little
 _CLUSTERED = 400  # images of a class that its parts are found from
+_STRAIGHT = 2.0**-8  # so small the output is measured where a sigmoid is a straight line
 _SOURCE = 1e-4  # of the distance to other classes: so near is only the image that a prototype started from
 
 
@@ -92,18 +94,45 @@ def start_as_discriminant(
 
     Unstated: how the shaping net starts. Frozen mode starts so, because random weights need more epochs and
     do not get as far (docs/results.md); joint mode starts at random, the discriminant is unmeasured there.
+    Occurrence maps (XProtoNet) start as they would: only the features beside them become the discriminant.
     """
-    shaping = network.encoder.shaping
-    if not isinstance(shaping, Shaping):
-        raise TypeError("only a plain shaping net can start as a discriminant")
+    shaping = features_shaping(network)
     was_training = network.training
     network.eval()
     moments = _moments(network, views, batch=batch, device=device)
     found = fisher_discriminant(moments, count=shaping.most_directions)
     shaping.start_linear(found.centre, found.directions, seed=derived_seed(seed, 0))
-    network.initialise_prototypes(starting_vectors(network, views, seed=seed, batch=batch, device=device))
-    shaping.scale(_own_distance(network, views, batch=batch, device=device) ** -0.5)
+    if not shaping.linear_end:
+        shaping.scale(_STRAIGHT)
+    network.initialise_prototypes(drawn_vectors(network, views, seed=seed, batch=batch, device=device))
+    factor = _own_distance(network, views, batch=batch, device=device) ** -0.5
+    if not shaping.linear_end:  # prototypes are sigmoids: what they are of shall be about 1 at most
+        factor = min(factor, 1 / network.prototypes.vectors.logit().square().mean().sqrt().item())
+    shaping.scale(factor)
     network.train(was_training)
+
+
+def drawn_vectors(
+    network: DProtoNet, views: ViewSource, *, seed: int, batch: int = 60, device: torch.device
+) -> Tensor:
+    """Where prototypes begin once the shaping net is a discriminant, (P, D).
+
+    Unstated: which place a prototype starts at. One drawn by lot is mostly background, where the discriminant
+    says nothing: where regions are places, the one that tells the class best (docs/rivals.md).
+    """
+    places = isinstance(network.encoder.regions, (Points, Patches))
+    draw = telling_vectors if places else starting_vectors
+    return draw(network, views, seed=seed, batch=batch, device=device)
+
+
+def features_shaping(network: DProtoNet) -> Shaping:
+    """What shapes the features that prototypes are compared with; occurrence maps stand beside it."""
+    shaping = network.encoder.shaping
+    if isinstance(shaping, Beside):
+        shaping = shaping.features
+    if not isinstance(shaping, Shaping):
+        raise TypeError("a network of parts starts by start_parts_as_discriminants")
+    return shaping
 
 
 def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> ClassMoments:

@@ -65,7 +65,8 @@ class FeatureViews:
 
     def __getitem__(self, key: Key) -> View:
         index, variant = key
-        inputs = torch.from_numpy(self.features[index, variant].astype(np.float32))
+        # Widened by torch, which is several times faster at it than NumPy.
+        inputs = torch.from_numpy(np.array(self.features[index, variant])).float()
         return View(inputs, self.labels[index], index)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import affine_grid, grid_sample
 
 from dprotonet.encoder.regions import Occurrence
+from dprotonet.encoder.shaping import Beside
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.network import DProtoNet
 from dprotonet.training.objective import Step, prototype_step
@@ -59,7 +60,8 @@ class OccurrenceObjective(nn.Module):
     def _occurrence(self, inputs: Tensor, feature_map: Tensor) -> Tensor:
         encoder = self.network.encoder
         assert isinstance(encoder.regions, Occurrence)
+        assert isinstance(encoder.shaping, Beside)  # of the moved image only the maps are needed
         affine = random_affine(len(inputs), inputs.device)
         maps = encoder.regions.maps(feature_map).float()
-        again = encoder.regions.maps(encoder.feature_map(moved(inputs, affine))).float()
+        again = encoder.shaping.occurrence(encoder.backbone(moved(inputs, affine))).sigmoid().float()
         return (moved(maps, affine) - again).abs().mean() + maps.mean()

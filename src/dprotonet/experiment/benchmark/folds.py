@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
-from dprotonet.experiment.benchmark.plan import AT_THE_END
+from dprotonet.experiment.benchmark.plan import AT_THE_END, STOPPED
 from dprotonet.experiment.evaluation import counted
+
+_LENGTHS = ("epochs", "kept epoch", "steps")
 
 
 def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -24,7 +26,8 @@ def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "config": first["config"] | {"data": first["config"]["data"] | {"fold": 0}},
         **({"baseline": first["baseline"]} if "baseline" in first else {}),
         "seconds": sum(result["seconds"] for result in results),
-        **{name: _mean([result.get(name) for result in results]) for name in ("epochs", "steps")},
+        **{name: _mean([result.get(name) for result in results]) for name in _LENGTHS},
+        STOPPED: [word for result in results for word in result.get(STOPPED, [])],
         "push changes": [change for result in results for change in result["push changes"]],
         "split": f"{len(results)} folds",
         **counted(confusion, list(first["per_class"]), positive=first["positive"]),

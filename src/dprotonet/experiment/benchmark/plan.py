@@ -42,6 +42,7 @@ from dprotonet.experiment.recipes import GIVEN, resolve
 TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
 AT_THE_END = "accuracy_at_the_end"  # of a fold's last model, not the kept one
+STOPPED = "stopped by"  # of a result: what ended each of its runs, patience or the plan
 # What the row of a baseline may change: what frozen features depend on, and how fast they are made.
 _OF_FEATURES = {"network": ("backbone", "channels"), "training": ("augmentations", "workers")}
 _KEYS = ("title", "measures", "seeds", "folds", "recipe", *TABLES, "localisation", "figures", "row", "column")

@@ -24,10 +24,11 @@ from dprotonet.config import Config, by_name
 from dprotonet.errors import UserError
 from dprotonet.experiment.baseline import baseline_data
 from dprotonet.experiment.benchmark.folds import pooled
-from dprotonet.experiment.benchmark.plan import AT_THE_END, Cell, Plan, Run
+from dprotonet.experiment.benchmark.plan import AT_THE_END, STOPPED, Cell, Plan, Run
 from dprotonet.experiment.benchmark.run_pictures import RunPictures
 from dprotonet.experiment.build import RememberedSplits, default_cache
 from dprotonet.experiment.claim import claimed
+from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.evaluation import Evaluation, choose_split, evaluate_model
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.result_file import read_result, write_result
@@ -163,12 +164,10 @@ class Benchmark:
 
 def _trained(trainer: Trainer) -> Generator[Preparing | Event, None, dict[str, Any]]:
     """Train a network to its end, and what it came to."""
-    start = time.perf_counter()
     yield from trainer.run_claimed()
     folder = RunFolder(trainer.out)
     return {
-        "seconds": time.perf_counter() - start,
-        **_length(folder),
+        **_length(folder, Epochs.of(trainer.config).taken),
         "push changes": _push_changes(folder),
         **_evaluated(trainer).summary(),
         AT_THE_END: _last_accuracy(folder),
@@ -179,10 +178,17 @@ def _fitted(trainer: Trainer, baseline: str) -> Generator[Preparing, None, dict[
     """The same of a baseline, which has neither epochs nor pushes, and no end that was not chosen."""
     if (trainer.out / "config.toml").exists():  # begun when the row was a network
         raise UserError(f"{trainer.out} is of a network; name another --out, or remove it")
-    start = time.perf_counter()
     data = yield from baseline_data(trainer)
+    start = time.perf_counter()
     found = data.result(baseline)
-    nothing: dict[str, Any] = {"epochs": None, "steps": None, "push changes": [], AT_THE_END: None}
+    nothing: dict[str, Any] = {
+        "epochs": None,
+        "kept epoch": None,
+        "steps": None,
+        STOPPED: [],
+        "push changes": [],
+        AT_THE_END: None,
+    }
     return {"baseline": baseline, "seconds": time.perf_counter() - start, **nothing, **found}
 
 
@@ -219,10 +225,24 @@ def _evaluated(trainer: Trainer) -> Evaluation:
     return Evaluation(split, model.classes, predictions)
 
 
-def _length(run: RunFolder) -> dict[str, int | None]:
-    """Epochs, warm and joint, and optimiser steps of all kinds, which earlier versions did not count."""
-    epochs = [item for item in run.read_metrics() if item["event"] == "EpochDone"]
-    return {"epochs": epochs[-1]["epoch"], "steps": epochs[-1].get("steps")}
+def _length(run: RunFolder, planned: int) -> dict[str, Any]:
+    """How long a run took, and why no longer: it came to the last of its `planned` epochs or lost patience.
+
+    Epochs are warm and joint ones, steps of all kinds, which earlier versions did not count. Seconds are of
+    epochs and pushes, so that a run that was stopped and resumed has all of them, and features that a run
+    found cached are no advantage.
+    """
+    records = run.read_metrics()
+    epochs = [item for item in records if item["event"] == "EpochDone"]
+    kept = [item["epoch"] for item in records if item["event"] == "RoundDone" and item["kept"]]
+    done = epochs[-1]["epoch"]
+    return {
+        "epochs": done,
+        "kept epoch": kept[-1],
+        "steps": epochs[-1].get("steps"),
+        "seconds": sum(item["seconds"] for item in records if item["event"] in ("EpochDone", "PushDone")),
+        STOPPED: ["patience" if done < planned else "all epochs done"],
+    }
 
 
 def _push_changes(run: RunFolder) -> list[float]:

@@ -3,15 +3,16 @@
 import csv
 import io
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from dprotonet.experiment.benchmark.plan import AT_THE_END, Plan
+from dprotonet.experiment.benchmark.plan import AT_THE_END, STOPPED, Plan
 from dprotonet.experiment.compare.table import escaped
 
-LENGTHS = ("epochs", "steps")
+LENGTHS = ("epochs", "kept epoch", "steps", "seconds")
 Results = Mapping[tuple[str, str, int], Mapping[str, Any]]
 _PLAIN = ("accuracy", "balanced_accuracy", "auroc", AT_THE_END)  # which nobody takes for a measure of maps
 
@@ -26,7 +27,8 @@ class BenchmarkTable:
     measures: tuple[str, ...]
     values: Mapping[tuple[str, str, str], tuple[float, ...]]  # row, column, measure
     pushes: Mapping[str, tuple[float, ...]]  # of each row, what every push did to validation accuracy
-    lengths: Mapping[str, tuple[float, float]]  # of each row, mean epochs and optimiser steps of its runs
+    lengths: Mapping[str, tuple[float, ...]]  # of each row, means of LENGTHS over its runs
+    stops: Mapping[str, str]  # of each row, what its runs stopped by
     folds: int = 0
     baselines: tuple[str, ...] = ()  # rows that are no networks
 
@@ -48,12 +50,12 @@ class BenchmarkTable:
             )
             for row in plan.rows
         }
-        lengths = {
-            row: _length([found for (a, _, _), found in results.items() if a == row]) for row in plan.rows
-        }
+        runs = {row: [found for (a, _, _), found in results.items() if a == row] for row in plan.rows}
+        lengths = {row: _length(found) for row, found in runs.items()}
+        stops = {row: _stops(found) for row, found in runs.items()}
         shape = plan.title, plan.rows, plan.columns, plan.measures
         baselines = tuple(dict.fromkeys(cell.row for cell in plan.cells if cell.baseline is not None))
-        return cls(*shape, values, pushes, lengths, plan.folds, baselines)
+        return cls(*shape, values, pushes, lengths, stops, plan.folds, baselines)
 
     def markdown(self) -> str:
         heads = ["", *self._heads()]
@@ -85,10 +87,15 @@ class BenchmarkTable:
         for row, length in self.lengths.items():
             for name, value in zip(LENGTHS, length, strict=True):
                 writer.writerow([row, "", name, "" if math.isnan(value) else f"{value:.6g}", "", ""])
+            writer.writerow([row, "", STOPPED, self.stops[row], "", ""])
         return text.getvalue()
 
     def note(self) -> str:
-        rest = "in %; mean ± standard deviation over seeds where there are several; – not finished."
+        rest = (
+            "in %; mean ± standard deviation over seeds where there are several; – not finished. Epochs, the "
+            "one that was kept, optimiser steps (those of the last layer too) and seconds of training, "
+            "features cached, are means over columns and seeds."
+        )
         if self.baselines:
             rest += (
                 f" Baselines on pooled frozen features ({', '.join(self.baselines)}) draw nothing, so that "
@@ -110,12 +117,13 @@ class BenchmarkTable:
             for column in self.columns
             for measure in self.measures
         ]
-        return [*heads, *LENGTHS]
+        return [*heads, *LENGTHS, STOPPED]
 
     def _cells(self, row: str, sign: str) -> list[str]:
         pairs = [(column, measure) for column in self.columns for measure in self.measures]
         cells = [_written(self.values[row, *pair], sign) for pair in pairs]
-        return cells + ["–" if math.isnan(value) else f"{value:.0f}" for value in self.lengths[row]]
+        cells += ["–" if math.isnan(value) else f"{value:.0f}" for value in self.lengths[row]]
+        return [*cells, self.stops[row] or "–"]
 
 
 def _head(measure: str) -> str:
@@ -124,11 +132,18 @@ def _head(measure: str) -> str:
     return word if measure in _PLAIN else f"{word} of the classifier"
 
 
-def _length(results: list[Mapping[str, Any]]) -> tuple[float, float]:
-    """Mean epochs and steps; NaN where a run of an earlier version did not count them."""
+def _length(results: Sequence[Mapping[str, Any]]) -> tuple[float, ...]:
+    """Means of LENGTHS; NaN where a run of an earlier version did not count them."""
     known = [[found[name] for found in results if found.get(name) is not None] for name in LENGTHS]
-    epochs, steps = (fmean(found) if found and len(found) == len(results) else math.nan for found in known)
-    return epochs, steps
+    return tuple(fmean(found) if found and len(found) == len(results) else math.nan for found in known)
+
+
+def _stops(results: Sequence[Mapping[str, Any]]) -> str:
+    """What ended the runs, with how many of them where they differ; empty where it is not known."""
+    counts = Counter(word for found in results for word in found.get(STOPPED) or ())
+    if len(counts) < 2:
+        return "".join(counts)
+    return ", ".join(f"{word} {number}" for word, number in counts.most_common())
 
 
 def spread(found: tuple[float, ...]) -> tuple[float, float]:
