@@ -85,9 +85,16 @@ class DataConfig:
 class NetworkConfig:
     """Encoder and inference (Sections 3.1, 3.2 and 4.3)."""
 
-    network: Literal["dprotonet", "protopnet", "np-protopnet", "gen-protopnet", "xprotonet", "blackbox"] = (
-        "dprotonet"
-    )
+    network: Literal[
+        "dprotonet",
+        "protopnet",
+        "np-protopnet",
+        "gen-protopnet",
+        "xprotonet",
+        "protopool",
+        "pip-net",
+        "blackbox",
+    ] = "dprotonet"
     """A rival's name implies other values of what follows (docs/rivals.md)."""
     backbone: str = "timm:tf_efficientnet_lite0:packaged"
     """`timm:NAME[:WEIGHTS]`, WEIGHTS being none, imagenet, packaged or a local file."""
@@ -100,8 +107,8 @@ class NetworkConfig:
     """Colour or grey input."""
     dimension: int = 512
     """D₁, channels after the shaping net."""
-    activation: Literal["none", "sigmoid"] = "none"
-    """What ends the shaping net; ProtoPNet has a sigmoid."""
+    activation: Literal["none", "sigmoid", "softmax"] = "none"
+    """What ends the shaping net; ProtoPNet has a sigmoid, PIP-Net a softmax over channels."""
     regions: Literal["masks", "points", "patches", "occurrence", "parts"] = "masks"
     """What prototypes are compared with: views of the whole map through masks, single places, blocks of them,
     a learned map for each prototype, or parts that are found in every image (docs/parts.md)."""
@@ -122,6 +129,12 @@ class NetworkConfig:
     patch: tuple[int, int] = (1, 1)
     """Height and width of a patch, for `--regions patches`."""
     prototypes_per_class: int = 10
+    """Of its own; with `--ownership pool` slots of a class for prototypes of the pool."""
+    ownership: Literal["class", "pool", "channels"] = "class"
+    """Whose prototypes are: each a class's own; a `pool` for all classes, whose slots choose (ProtoPool); or
+    the `channels` of the map, --dimension of them, that nobody owns (PIP-Net)."""
+    pool: int = 202
+    """Number of prototypes for `--ownership pool`; ProtoPool's for 200 species of birds."""
     similarity: Literal["log", "cosine"] = "log"
     epsilon: float = 1e-12
     """ε of Eq. (2)."""
@@ -146,6 +159,10 @@ class TrainingConfig:
     augmented copies of each image, the paper an unknown number, so their epochs are as many times longer."""
     warm_epochs: int = 5
     push_every: int = 10
+    pretrain_epochs: int = 0
+    """Epochs before all others that learn prototypes without classes, for `--ownership channels`."""
+    slot_epochs: int = 10
+    """Epochs within which slots decide for prototypes, for `--ownership pool`."""
     last_layer_epochs: int = 20
     """Epochs of the head alone after each push."""
     patience: int = 2
@@ -207,6 +224,10 @@ class TrainingConfig:
     """λ₃ of Eq. (4)."""
     occurrence: float = 0.0
     """Weight of XProtoNet's occurrence loss, for `--regions occurrence`."""
+    alignment: float = 0.0
+    """Weight of PIP-Net's loss that two views of an image agree, for `--ownership channels`."""
+    uniformity: float = 0.0
+    """Weight of PIP-Net's loss that all prototypes are used, for `--ownership channels`."""
     workers: int = 0
     """Processes that read images ahead; they change the speed, never the result."""
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"

@@ -12,6 +12,7 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.head import Head
 from dprotonet.inference.nearest import chosen_regions
+from dprotonet.inference.pool import SlotHead
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import LogSimilarity
 
@@ -77,16 +78,25 @@ class DProtoNet(nn.Module):
         shaped: dict[str, nn.Module] = {"shaping": self.encoder.shaping}
         if isinstance(self.encoder.regions, Parts):  # shape their features themselves
             shaped = {"shaping": self.encoder.regions, "part_maps": self.encoder.shaping}
-        return {
-            "backbone": self.encoder.backbone,
-            **shaped,
-            "prototypes": self.prototypes,
-            "head": self.head,
-        }
+        compared: dict[str, nn.Module] = {"prototypes": self.prototypes, "head": self.head}
+        if isinstance(self.head, SlotHead):  # slots learn what to hold together with what there is to hold
+            chosen = nn.ModuleList([self.prototypes, self.head.slots])
+            compared = {"prototypes": chosen, "head": self.head.connection}
+        return {"backbone": self.encoder.backbone, **shaped, **compared}
 
     @property
     def prototype_class(self) -> Tensor:
         return self.prototypes.prototype_class
+
+    @torch.no_grad()
+    def name_classes(self, found_in: Tensor) -> None:
+        """Where classes share prototypes: note the class that each speaks for most, for those who list them.
+
+        One that speaks for none is noted under the class of the image it was found in, `found_in` (P,).
+        """
+        owned = self.head.owned(self.prototype_class)
+        most = self.head.weight.masked_fill(~owned, -torch.inf).argmax(dim=0)
+        self.prototype_class.copy_(torch.where(owned.any(dim=0), most, found_in.to(most.device)))
 
     @torch.no_grad()
     def initialise_prototypes(self, vectors: Tensor) -> None:

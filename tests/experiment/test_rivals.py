@@ -25,6 +25,7 @@ from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.inference.prune import PruneRule
 from dprotonet.interpretation.similarity import percentile_box
+from dprotonet.report.about import about as described
 from dprotonet.training.events import EpochDone, RoundDone
 
 RIVALS = tuple(name for name in NETWORKS if name != "dprotonet")
@@ -104,12 +105,22 @@ def test_the_demo_is_dprotonets(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "dprotonet train --network protopnet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "moment"), [("blackbox", RoundDone), ("xprotonet", EpochDone)])
-def test_a_run_that_was_stopped_goes_on(name: str, moment: type, tmp_path: Path) -> None:
-    """The black box where it was judged; XProtoNet between epochs, with the same random transformations."""
+@pytest.mark.parametrize(
+    ("name", "moment", "times"),
+    [
+        ("blackbox", RoundDone, 1),
+        ("xprotonet", EpochDone, 1),
+        ("protopool", EpochDone, 1),
+        ("pip-net", EpochDone, 4),  # before classes are learned
+        ("pip-net", RoundDone, 1),
+    ],
+)
+def test_a_run_that_was_stopped_goes_on(name: str, moment: type, times: int, tmp_path: Path) -> None:
+    """The black box where it was judged; others between epochs, with the same random transformations."""
     config = tiny_rival(name, mode="frozen", epochs=4)
     events = Trainer(config, tmp_path / "run", cache=tmp_path / "cache").run()
-    next(event for event in events if isinstance(event, moment))
+    for _ in range(times):
+        next(event for event in events if isinstance(event, moment))
     events.close()
     for _ in Trainer(config, tmp_path / "run", resume=True, cache=tmp_path / "cache").run():
         pass
@@ -140,6 +151,49 @@ def test_every_rival_is_explained_by_mdm_and_in_its_own_way(name: str, tmp_path:
         assert measures["moved"][maps].mean >= 0
         assert 0 <= box.top < box.bottom <= 64
         assert found.explanation.facts["preset"] == ("occurrence" if name == "xprotonet" else "similarity")
+
+
+@pytest.mark.parametrize("name", ["protopool", "pip-net"])
+def test_shared_prototypes_have_a_source_and_a_class(name: str, tmp_path: Path) -> None:
+    model = trained(name, tmp_path / "run", mode="frozen")
+    assert model.folder is not None
+    labels = Birds(species=4, per_species=6, split="train", seed=0, size=64).labels
+    owned = model.prototyped.head.owned(model.prototyped.prototype_class)
+    for number, record in enumerate(model.prototypes):
+        assert (model.folder / record.image).is_file()
+        label = model.classes.index(record.class_name)
+        # What nobody holds is listed with the class of the image it was found in.
+        assert owned[label, number] if owned[:, number].any() else label == labels[record.index]
+    about = {fact.name: fact.value for fact in described(model, folder=model.folder).facts}
+    assert "shared by all classes" in about["Prototypes"]
+
+
+def test_pip_net_without_some_prototypes(tmp_path: Path) -> None:
+    model = trained("pip-net", tmp_path / "run", mode="frozen")
+    out = tmp_path / "fewer"
+    assert main(["prune", str(tmp_path / "run"), "--out", str(out), "--drop", "0,5"]) == 0
+    fewer = dp.load(out)
+    assert len(fewer.prototypes) == len(model.prototypes) - 2
+    assert (fewer.prototyped.head.weight >= 0).all()
+    assert fewer.predict(some_images()[0]).label in range(4)
+
+
+@pytest.mark.parametrize(
+    ("name", "network", "training", "words"),
+    [
+        ("protopool", {"pool": 10}, {}, "--pool is 10; it must be above --prototypes-per-class"),
+        ("protopool", {"regions": "occurrence"}, {}, "use points or patches"),
+        ("pip-net", {"activation": "sigmoid"}, {}, "need each other"),
+        ("pip-net", {"regions": "masks"}, {}, "needs --regions points"),
+        ("pip-net", {}, {"mode": "frozen", "augmentations": 0}, "--augmentations 1 or more"),
+        ("dprotonet", {"activation": "softmax", "regions": "masks"}, {}, "need each other"),
+    ],
+)
+def test_shared_prototypes_that_cannot_be(
+    name: str, network: dict[str, object], training: dict[str, object], words: str
+) -> None:
+    with pytest.raises(dp.UserError, match=words):
+        check_config(rival_config(name, {"network": network, "training": training}))
 
 
 def test_an_occurrence_loss_without_occurrence_maps_is_refused() -> None:

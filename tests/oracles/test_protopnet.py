@@ -18,9 +18,9 @@ from dprotonet.experiment.build import (
     build_rate_share,
     build_regions,
     build_shaping,
-    build_similarity,
     build_stages,
 )
+from dprotonet.experiment.build_inference import build_similarity
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.network import DProtoNet

@@ -10,7 +10,8 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Occurrence
 from dprotonet.encoder.shaping import Beside
-from dprotonet.experiment.build import build_loss, build_regions, build_shaping, build_similarity
+from dprotonet.experiment.build import build_loss, build_regions, build_shaping
+from dprotonet.experiment.build_inference import build_similarity
 from dprotonet.inference.head import Head
 from dprotonet.inference.pairing import own_region
 from dprotonet.inference.prototypes import Prototypes

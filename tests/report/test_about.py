@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from dprotonet.experiment import recipes
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import unknown_source
-from dprotonet.report.about import about, described_data
+from dprotonet.report.about import NETWORKS, about, described_data
+
+
+def test_every_network_has_a_name() -> None:
+    assert list(NETWORKS) == list(recipes.NETWORKS)
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ class TrainArguments:
     recipe: str = "default"
     """Which values are implied where none is given: default (parts in frozen mode, masks in joint mode),
     parts, masks, paper (the paper to the letter), or a rival's as its authors have it: protopnet,
-    np-protopnet, gen-protopnet, xprotonet, blackbox."""
+    np-protopnet, gen-protopnet, xprotonet, protopool, pip-net, blackbox."""
     config: Path | None = None
     """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining]; what
     --show-config prints is one."""

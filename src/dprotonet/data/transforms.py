@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import avg_pool2d, interpolate, pad
 from torch.utils.data import Dataset
 
 from dprotonet.compat import import_guarded
@@ -21,6 +21,7 @@ from dprotonet.data.base import ImageData, image_of
 from dprotonet.errors import UserError
 
 _CORNERS = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+_FINER = 8  # steps along a side of a place in which its shift is measured
 LUMA = (0.299, 0.587, 0.114)
 
 _RANGES = {"rotation": (0, 180), "shear": (0, 45), "perspective": (0, 0.99), "nodes": (2, 1000)}
@@ -71,6 +72,21 @@ class Augment:
         flipped = functional.horizontal_flip(image) if random.random() < self.flip else image
         displacement = self._displacement(random, image.shape[-2], image.shape[-1])
         return _warp(flipped, displacement) if displacement is not None else flipped.clone()
+
+    def places(self, size: tuple[int, int], *, seed: int, epoch: int, index: int) -> Tensor:
+        """Where in the plain image each place of the warped one was fetched from: (h, w, 2) in [-1, 1], x first.
+
+        Of a map of `size` over the image; what lies beyond the edge is folded back, as the border is.
+        """
+        random = np.random.default_rng(np.random.SeedSequence((seed, epoch, index)))
+        flipped = random.random() < self.flip
+        y, x = (_pixel_centres(side) for side in size)
+        grid = torch.stack(torch.meshgrid(x, y, indexing="xy"), dim=-1)
+        moved = self._displacement(random, _FINER * size[0], _FINER * size[1])
+        if moved is not None:  # of all pixels of a place the mean
+            grid = grid + avg_pool2d(moved.permute(2, 0, 1), _FINER).permute(1, 2, 0)
+        grid = 1 - ((grid + 1).remainder(4) - 2).abs()
+        return grid * torch.tensor([-1.0, 1.0]) if flipped else grid
 
     @property
     def _chances(self) -> tuple[float, float, float]:
@@ -172,6 +188,12 @@ class Views(Dataset[View]):
             image = self.augment(image, seed=self.seed, epoch=epoch, index=index)
         return View(inputs=self.normalise(image), label=self.labels[index], index=index)
 
+    def places(self, key: tuple[int, int], size: tuple[int, int]) -> Tensor:
+        """Where each place of a map of `size` over a view was in the plain image, (h, w, 2) in [-1, 1]."""
+        index, epoch = key
+        augment = self.augment if self.augment is not None and epoch > 0 else _STILL
+        return augment.places(size, seed=self.seed, epoch=epoch, index=index)
+
 
 def _warp(image: Tensor, displacement: Tensor) -> Tensor:
     """Fetch every pixel from where the displacement points, out of the image continued by reflection."""
@@ -209,3 +231,9 @@ def _four_points(targets: np.ndarray) -> np.ndarray:
         equations += [[x, y, 1, 0, 0, 0, -u * x, -u * y], [0, 0, 0, x, y, 1, -v * x, -v * y]]
         right += [u, v]
     return np.append(np.linalg.solve(np.array(equations), np.array(right)), 1.0).reshape(3, 3)
+
+
+_STILL = Augment(
+    rotation_probability=0, shear_probability=0, perspective_probability=0, distortion_probability=0, flip=0
+)
+"""Moves nothing."""

@@ -108,3 +108,16 @@ class Beside(nn.Module):
 
     def forward(self, feature_map: Tensor) -> Tensor:
         return torch.cat([self.features(feature_map), self.occurrence(feature_map)], dim=1)
+
+
+class Channels(nn.Sequential):
+    """PIP-Net's prototypes as channels: (B, in_channels, h, w) to shares (B, count, h, w), 1 at each place.
+
+    Deviation: PIP-Net takes the softmax of the backbone's own last channels and learns these. A frozen
+    backbone cannot, so that in either mode there is a 1×1 convolution between, an option of its code.
+    """
+
+    def __init__(self, in_channels: int, count: int) -> None:
+        convolution = nn.Conv2d(in_channels, count, 1)
+        nn.init.xavier_uniform_(convolution.weight)
+        super().__init__(convolution, nn.Softmax(dim=1))

@@ -30,15 +30,13 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Masks, Occurrence, Parts, Patches, Points, spatial_masks, uniform_masks
-from dprotonet.encoder.shaping import Beside, Shaping
+from dprotonet.encoder.shaping import Beside, Channels, Shaping
 from dprotonet.errors import UserError
+from dprotonet.experiment.build_inference import build_head, build_prototypes, prototype_count
 from dprotonet.experiment.trackers import tracker_names
-from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss, balanced_weights
-from dprotonet.inference.pairing import Pairing, PartRegion, any_region, own_region
-from dprotonet.inference.prototypes import Prototypes
-from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, PresentCosine, Similarity
 from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.training.choose_objective import Extra
 from dprotonet.training.phases import (
     LearningRates,
     Stage,
@@ -46,6 +44,7 @@ from dprotonet.training.phases import (
     constant,
     half_cosine,
     plan,
+    plan_presence,
     plan_without_pushes,
 )
 from dprotonet.training.views import BalancedKeys, Sampling, epoch_keys
@@ -149,29 +148,13 @@ def build_network(
         )
     if config.network == "blackbox":
         return _black_box(backbone, backbone.feature_size(image_size), classes)
-    count = classes * config.prototypes_per_class
+    count = prototype_count(config, classes)
     shaping = build_shaping(config, backbone.channels, count, fine=backbone.fine_channels)
     size = backbone.feature_size(image_size)
     regions = build_regions(config, size, masks=masks, count=count, channels=backbone.channels)
-    prototypes = Prototypes(
-        classes,
-        config.prototypes_per_class,
-        regions.dimension,
-        similarity=build_similarity(config),
-        pairing=_pairing(config, count if owner is None else len(owner)),
-    )
-    if owner is not None:
-        prototypes.replace(torch.zeros(len(owner), regions.dimension), torch.tensor(owner, dtype=torch.long))
-    head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    prototypes = build_prototypes(config, classes, regions.dimension, owner=owner)
+    head = build_head(config, classes, prototypes)
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
-
-
-def _pairing(config: NetworkConfig, prototypes: int) -> Pairing:
-    """Which region each of so many prototypes may look at; the parts of a stored network come with its
-    weights, for pruning may have left any of them."""
-    if config.regions == "parts":
-        return PartRegion(torch.arange(prototypes) % config.prototypes_per_class % config.parts)
-    return own_region if config.regions == "occurrence" else any_region
 
 
 def _black_box(backbone: Backbone, size: tuple[int, int], classes: int) -> BlackBox:
@@ -191,6 +174,8 @@ def build_shaping(
     """
     if config.regions == "parts":
         return WithParts(PartMaps(fine or in_channels, config.parts))
+    if config.activation == "softmax":
+        return Channels(in_channels, config.dimension)
     ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
     shaping = Shaping(in_channels, config.dimension, ending=ending)
     if config.regions == "occurrence":
@@ -246,21 +231,6 @@ def _masks_from_file(path: Path, size: tuple[int, int]) -> Tensor:
     return masks
 
 
-SIMILARITIES: Mapping[str, Callable[[NetworkConfig], Similarity]] = {
-    "log": lambda config: LogSimilarity(config.epsilon),
-    "cosine": lambda config: CosineSimilarity(),
-}
-"""The words of --similarity, and what they stand for."""
-
-
-def build_similarity(config: NetworkConfig) -> Similarity:
-    if config.similarity not in SIMILARITIES:
-        raise UserError(f"unknown similarity '{config.similarity}'; known: {', '.join(SIMILARITIES)}")
-    if config.regions == "parts" and config.similarity == "cosine":
-        return PresentCosine()
-    return SIMILARITIES[config.similarity](config)
-
-
 def build_normalise(backbone: nn.Module, channels: int) -> Normalise:
     assert isinstance(backbone, Backbone)
     return Normalise(tuple(backbone.mean), tuple(backbone.std), channels=channels)
@@ -283,6 +253,9 @@ def build_stages(config: Config) -> tuple[Stage, ...]:
     epochs, warm, every = training.epochs, training.warm_epochs, training.push_every
     if config.network.network == "blackbox":
         return plan_without_pushes(rates, epochs=epochs, warm=warm, judge_every=every)
+    if config.network.ownership == "channels":
+        pretrain = training.pretrain_epochs
+        return plan_presence(rates, pretrain=pretrain, epochs=epochs, warm=warm, locate_every=every)
     return plan(
         rates,
         epochs=epochs,
@@ -314,6 +287,10 @@ def build_sampling(config: TrainingConfig) -> Sampling:
     return BalancedKeys(config.seed) if config.sampling == "balanced" else epoch_keys
 
 
+def build_extra(config: TrainingConfig) -> Extra:
+    return Extra(config.occurrence, config.alignment, config.uniformity, config.slot_epochs)
+
+
 def build_accelerator(config: TrainingConfig, log_to: Path | None = None) -> Accelerator:
     """One process or many: accelerate finds out from the environment (torchrun, accelerate launch).
 
@@ -343,9 +320,10 @@ def default_cache() -> Path:
 def needed_images(config: NetworkConfig) -> int:
     """Of each class: one for every prototype, no more than one image being the source of each.
 
-    Prototypes of parts may come from one image: they are different places of it.
+    Prototypes of parts may come from one image: they are different places of it. Those that classes share
+    come from images of any of them.
     """
-    alone = config.network == "blackbox" or config.regions == "parts"
+    alone = config.network == "blackbox" or config.regions == "parts" or config.ownership != "class"
     return 1 if alone else config.prototypes_per_class
 
 

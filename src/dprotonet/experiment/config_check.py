@@ -38,6 +38,11 @@ _LEAST = {
     "decay_backbone": 0,
     "decay_shaping": 0,
     "occurrence": 0,
+    "alignment": 0,
+    "uniformity": 0,
+    "pool": 2,
+    "pretrain_epochs": 0,
+    "slot_epochs": 1,
 }
 
 
@@ -76,6 +81,7 @@ def check_config(config: Config) -> None:
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
+    _check_ownership(config)
     _check_shaping_start(config)
     tracker_names(config.training)
     if config.network.mask_style == "file" and not config.network.mask_file:
@@ -90,12 +96,34 @@ def _check_folds(config: DataConfig) -> None:
         raise UserError(f"--fold is {config.fold}; {remedy}")
 
 
+def _check_ownership(config: Config) -> None:
+    """Prototypes that classes share need what their networks are made of."""
+    network, training = config.network, config.training
+    if network.network == "blackbox":
+        return
+    softmax, channels = network.activation == "softmax", network.ownership == "channels"
+    if softmax != channels:
+        raise UserError("--activation softmax and --ownership channels need each other (--network pip-net)")
+    if channels and (network.regions, network.similarity) != ("points", "cosine"):
+        raise UserError("--ownership channels needs --regions points and --similarity cosine")
+    if channels and training.mode == "frozen" and not training.augmentations:
+        raise UserError("PIP-Net compares two views of an image; frozen mode needs --augmentations 1 or more")
+    if network.ownership == "pool" and network.regions in ("occurrence", "parts"):
+        raise UserError(f"--ownership pool cannot have --regions {network.regions}; use points or patches")
+    if network.ownership == "pool" and network.pool <= network.prototypes_per_class:
+        raise UserError(
+            f"--pool is {network.pool}; it must be above --prototypes-per-class, "
+            f"{network.prototypes_per_class}, the slots of a class"
+        )
+
+
 def _check_shaping_start(config: Config) -> None:
     """A discriminant needs two channels at least for its pairs."""
     network = config.network
     if config.training.shaping_start == "random" or network.network == "blackbox":
         return
     obstacles = {
+        "--activation softmax": network.activation == "softmax",
         "--dimension 1": network.dimension == 1,
         # Prototypes of parts begin as the classes' means with it.
         "--prototype-start uniform": network.regions == "parts"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dprotonet.config import Config
 from dprotonet.experiment.build import build_stages
-from dprotonet.training.phases import planned_epochs
+from dprotonet.training.phases import planned_epochs, pretraining
 
 
 @dataclass(frozen=True)
@@ -24,5 +24,6 @@ class Epochs:
         judged = config.network.network == "blackbox"
         event = "it is judged" if judged else "a push comes"
         warm = f"{training.warm_epochs} are warm, and " if training.warm_epochs > training.epochs else ""
-        taken = planned_epochs(build_stages(config))
+        stages = build_stages(config)
+        taken = planned_epochs(stages) - pretraining(stages)
         return cls(training.epochs, taken, f"{warm}{event} every {training.push_every}")

@@ -13,6 +13,7 @@ from dprotonet.encoder.regions import Occurrence, Parts, Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.classifier import Classifier
 from dprotonet.inference.pairing import any_region
+from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.interpretation.base import Explainer
 from dprotonet.interpretation.cam import CAM
 from dprotonet.interpretation.cam import METHODS as CAMS
@@ -43,7 +44,8 @@ def watches_probability(name: str) -> bool:
 
 def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> PrototypeNode:
     """The score of one prototype an image, by number."""
-    if network.prototypes.pairing is not any_region:
+    pairing = network.prototypes.pairing
+    if pairing is not any_region and not isinstance(pairing, ChannelMaximum):
         raise UserError("prototypes that pool for themselves are no such nodes; explain a class instead")
     return PrototypeNode(
         network.encoder, _similarity_of(network), network.prototypes.vectors, numbers, model=network
@@ -74,7 +76,7 @@ def strongest_prototype(network: DProtoNet, images: Tensor, labels: Tensor) -> R
     class which contributes most to it.
     """
     evidence = network.evidence(images)
-    own = network.prototype_class == labels.unsqueeze(1)
+    own = network.head.owned(network.prototype_class)[labels]
     if not own.any(dim=1).all():
         raise UserError(f"class {int(labels[~own.any(dim=1)][0])} has no prototype left; explain the class")
     number = network.contributions(evidence, labels).masked_fill(~own, -torch.inf).argmax(dim=1)

@@ -22,7 +22,9 @@ from dprotonet.errors import UserError
 from dprotonet.files import write_text
 from dprotonet.inference.familiarity import class_strangeness, conformal_threshold, rank_of, strangeness
 from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.views import Share, ViewSource, load, plain_batches
 
 if TYPE_CHECKING:
@@ -143,7 +145,10 @@ def _measure(distances: Tensor, owner: Sequence[int], usual: Sequence[float]) ->
 
 
 def prototypes_digest(network: DProtoNet) -> str:
-    """Another set of prototypes has another digest."""
+    """Another set of prototypes has another digest; channels are what the shaping net makes of them."""
+    if isinstance(network.prototypes.pairing, ChannelMaximum):
+        named = {**network.encoder.shaping.state_dict(), "channel": network.prototypes.pairing.channel}
+        return tensor_digest(named)
     vectors = network.prototypes.vectors.detach().cpu().float().contiguous()
     return hashlib.blake2b(vectors.numpy().tobytes(), digest_size=16).hexdigest()
 

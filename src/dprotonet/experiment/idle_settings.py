@@ -6,6 +6,15 @@ from dprotonet.config import Config
 from dprotonet.errors import UserError
 
 _MASKS = ("mask_style", "masks", "mask_grid", "mask_contrast", "mask_seed", "mask_file")
+_PROTOTYPES = (
+    "regions",
+    "ownership",
+    "prototypes_per_class",
+    "similarity",
+    "epsilon",
+    "head_own",
+    "head_other",
+)
 
 
 def check_idle(config: Config, given: Collection[str]) -> None:
@@ -39,8 +48,9 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
         yield "parts", f"{here}; it needs --regions parts (--recipe parts), or leave it out"
     if regions != "patches":
         yield "patch", f"{here}; it needs --regions patches, or leave it out"
+    yield from _idle_by_owner("" if blackbox else network.ownership, here)
     if blackbox:
-        for key in ("regions", "prototypes_per_class", "similarity", "epsilon", "head_own", "head_other"):
+        for key in _PROTOTYPES:
             yield key, f"{here}, which has no prototypes; leave it out"
     elif network.similarity != "log":
         yield "epsilon", f"with --similarity {network.similarity}; it needs --similarity log, or leave it out"
@@ -50,6 +60,16 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
         yield "level_channels", "with --levels 1; it needs --levels 2 or more, or leave it out"
 
 
+def _idle_by_owner(ownership: str, here: str) -> Iterator[tuple[str, str]]:
+    """Of the network, by whose prototypes are; nobody's where there are none."""
+    here = f"with --ownership {ownership}" if ownership else here
+    if ownership != "pool":
+        yield "pool", f"{here}; it needs --ownership pool (--network protopool), or leave it out"
+    if ownership == "channels":
+        for key in ("prototypes_per_class", "head_own", "head_other"):
+            yield key, f"{here}, whose prototypes are no class's own; leave it out"
+
+
 def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     network, training = config.network, config.training
     if training.mode == "frozen":
@@ -57,6 +77,7 @@ def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
             yield key, "with --mode frozen, whose backbone does not learn; leave it out"
     if network.network == "blackbox":
         return
+    yield from _idle_learning(network.ownership)
     if network.regions != "parts":
         yield "rate_parts", f"with --regions {network.regions}; it needs --regions parts, or leave it out"
     if training.prototypes_learn == "never":
@@ -67,3 +88,19 @@ def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     if training.head_learns == "never":
         for key in ("rate_head", "last_layer_epochs"):
             yield key, "with --head-learns never; it needs --head-learns always, or leave it out"
+
+
+def _idle_learning(ownership: str) -> Iterator[tuple[str, str]]:
+    here = f"with --ownership {ownership}"
+    if ownership != "pool":
+        yield "slot_epochs", f"{here}; it needs --ownership pool (--network protopool), or leave it out"
+    if ownership != "channels":
+        for key in ("pretrain_epochs", "alignment", "uniformity"):
+            yield key, f"{here}; it needs --ownership channels (--network pip-net), or leave it out"
+        return
+    for key in ("cluster", "separation", "foreign"):
+        yield key, f"{here}, whose prototypes are no class's own; leave it out"
+    for key in ("prototype_start", "prototypes_learn", "rate_prototypes", "push_images", "push_sources"):
+        yield key, f"{here}: prototypes are channels and stay so; leave it out"
+    for key in ("head_learns", "last_layer_epochs", "shaping_dropout"):
+        yield key, f"{here}, which has no such stage or layer; leave it out"

@@ -5,6 +5,7 @@ import torch
 from dprotonet.config import TrainingConfig
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
+from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.discriminant import drawn_vectors, start_as_discriminant
 from dprotonet.training.part_discriminant import start_parts_as_discriminants
@@ -16,8 +17,8 @@ from dprotonet.training.views import ViewSource
 def start_network(
     network: Network, views: ViewSource, training: TrainingConfig, device: torch.device
 ) -> None:
-    """Start all that does not start at random; a black box does."""
-    if isinstance(network, BlackBox):
+    """Start all that does not start at random; a black box does, and so do channels."""
+    if isinstance(network, BlackBox) or isinstance(network.prototypes.pairing, ChannelMaximum):
         return
     seed, shaping, regions = training.seed, network.encoder.shaping, network.encoder.regions
     if isinstance(shaping, WithParts):

@@ -67,6 +67,32 @@ NETWORKS: Mapping[str, Tables] = {
             "occurrence": 0.5,
         },
     },
+    # Rymarczyk et al., 2022, by their code: ProtoPNet with prototypes that classes share.
+    "protopool": _joined(_PROTOPNET, {"network": {"ownership": "pool", "head_other": 0.0}}),
+    # Nauta et al., 2023, by their code; its weights 2, 5 and 2 of the losses are here 1, 2.5 and 1.
+    "pip-net": {
+        "network": {
+            "ownership": "channels",
+            "activation": "softmax",
+            "regions": "points",
+            "similarity": "cosine",
+        },
+        "training": {
+            "pretrain_epochs": 10,
+            "warm_epochs": 3,  # of the head alone
+            "optimizer": "adamw",
+            "rate_backbone": 5e-4,
+            "rate_shaping": 5e-3,  # ten times the backbone's
+            "rate_head": 5e-2,
+            "decay_backbone": 0.0,
+            "decay_shaping": 0.0,
+            "push_images": 1,  # nothing is mixed: where a prototype is most present
+            "shaping_start": "random",
+            "last_layer_epochs": 0,
+            "alignment": 2.5,
+            "uniformity": 1.0,
+        },
+    },
     # The backbone with a linear layer, in the same epochs; its rate is the best of 3e-3, 1e-2 and 3e-2 on the
     # validation images of the built-in birds, frozen.
     "blackbox": {"training": {"rate_head": 3e-2}},
@@ -111,6 +137,8 @@ _AUTHORS: Tables = {  # of ProtoPNet, by their code
         "distortion_probability": 0.0,
     },
 }
+_POOL: Tables = _joined(_AUTHORS, {"network": {"pool": 202}})
+_PRESENCE: Tables = {"training": {"epochs": 60, "batch_size": 64}}
 _SILENT: Tables = {  # where the paper names no decay of rates or weights, there is none
     "training": {"rate_schedule": "constant", "decay_backbone": 0.0, "decay_shaping": 0.0}
 }
@@ -163,6 +191,8 @@ RECIPES: Mapping[str, Recipe] = {
     "np-protopnet": Recipe("NP-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "np-protopnet"),
     "gen-protopnet": Recipe("Gen-ProtoPNet, built on ProtoPNet's code", _AUTHORS, "gen-protopnet"),
     "xprotonet": Recipe("XProtoNet by its paper; its code is unpublished", {}, "xprotonet"),
+    "protopool": Recipe("ProtoPool with its authors' width, batch and pool", _POOL, "protopool"),
+    "pip-net": Recipe("PIP-Net with its authors' epochs and batch", _PRESENCE, "pip-net"),
     "blackbox": Recipe("the backbone with a linear layer", {}, "blackbox"),
 }
 
@@ -261,6 +291,7 @@ def _can_be_parts(given: Tables) -> bool:
     return (
         network.get("regions", "parts") == "parts"
         and network.get("similarity", "cosine") == "cosine"
+        and network.get("ownership", "class") == "class"
         and not any(key.startswith("mask") or key in ("patch", "epsilon") for key in network)
         and _is_plain(given)
     )

@@ -25,6 +25,7 @@ from dprotonet.experiment.build import (
     Progress,
     build_accelerator,
     build_augment,
+    build_extra,
     build_loss,
     build_network,
     build_normalise,
@@ -237,7 +238,7 @@ class Trainer:
             accelerator,
             pusher,
             loss=build_loss(training, class_counts(splits.train)),
-            occurrence=training.occurrence,
+            extra=build_extra(training),
             settings=settings,
         )
 

@@ -1,7 +1,11 @@
 """The fully connected layer f_h: scores to logits, Eq. (3)."""
 
+import copy
+
 import torch
 from torch import Tensor, nn
+
+from dprotonet.inference.losses import foreign_weight
 
 
 class Head(nn.Module):
@@ -22,3 +26,31 @@ class Head(nn.Module):
 
     def forward(self, scores: Tensor) -> Tensor:
         return scores @ self.weight.T
+
+    def narrowed(self, kept: Tensor) -> "Head":
+        """The same layer without the prototypes that are not `kept` (P,) bool."""
+        fewer = copy.deepcopy(self)
+        fewer.weight = nn.Parameter(self.weight.detach()[:, kept].clone())
+        return fewer
+
+    # ── what other networks have otherwise ──
+
+    def after_step(self) -> None:
+        """After each step of the optimiser that changed it."""
+
+    def learned(self, logits: Tensor) -> Tensor:
+        """What the cross-entropy sees of the logits while training."""
+        return logits
+
+    def foreign(self, prototype_class: Tensor) -> Tensor:
+        """Σ|w| between classes and prototypes of others, Eq. (7)."""
+        return foreign_weight(self.weight, prototype_class)
+
+    def owned(self, prototype_class: Tensor) -> Tensor:
+        """Which prototypes are a class's own, (C, P) bool."""
+        classes = torch.arange(len(self.weight), device=prototype_class.device)
+        return classes.unsqueeze(1) == prototype_class
+
+    def sources(self, prototype_class: Tensor) -> Tensor:
+        """Images of which classes a prototype may come from, (C, P) bool."""
+        return self.owned(prototype_class)

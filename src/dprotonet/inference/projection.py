@@ -33,10 +33,12 @@ class SourceSearch:
 
     Unstated: the paper mixes augmentations of one image (`images` 1), the nearest. Several images of the
     class make a prototype of a small region less of an accident (docs/parts.md).
+    `sources` (C, P) bool says of which classes an image may be, where that is not the prototype's own alone.
     """
 
-    def __init__(self, prototypes: Prototypes, images: int = 1) -> None:
+    def __init__(self, prototypes: Prototypes, images: int = 1, *, sources: Tensor | None = None) -> None:
         self.prototypes = prototypes
+        self._allowed = sources
         shape, device = (len(prototypes.vectors), images), prototypes.vectors.device
         nothing = torch.full(shape, NOTHING, device=device)
         self._found = Sources(torch.full(shape, torch.inf, device=device), nothing, nothing)
@@ -45,8 +47,9 @@ class SourceSearch:
     def update(self, regions: Tensor, labels: Tensor, index: Tensor) -> None:
         """Look at a batch: regions (B, R, D), labels (B,), index (B,) of the images in the training set."""
         distances, region = self.prototypes.nearest(regions)
-        foreign = labels.unsqueeze(1) != self.prototypes.prototype_class
-        distances = distances.masked_fill(foreign, torch.inf)
+        own = labels.unsqueeze(1) == self.prototypes.prototype_class
+        allowed = own if self._allowed is None else self._allowed[labels]
+        distances = distances.masked_fill(~allowed, torch.inf)
         self.merge(Sources(distances.T, index.expand(len(distances.T), -1), region.T))
 
     def merge(self, other: Sources) -> None:

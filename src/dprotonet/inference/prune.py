@@ -13,6 +13,8 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
 from dprotonet.inference.pairing import PartRegion, any_region
+from dprotonet.inference.pool import SlotHead
+from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.prototypes import Prototypes
 
 
@@ -74,17 +76,21 @@ class Pruned(NamedTuple):
 @torch.no_grad()
 def pruned(prototypes: Prototypes, head: Head, kept: Tensor) -> Pruned:
     """Both without the prototypes that are not `kept` (P,) bool; what remains is unchanged."""
+    if isinstance(head, SlotHead):
+        raise UserError(
+            "prototypes of a pool cannot be pruned: slots that hold one would choose another; keep them all"
+        )
     pairing = prototypes.pairing
     if isinstance(pairing, PartRegion):
         pairing = PartRegion(pairing.part[kept])
+    elif isinstance(pairing, ChannelMaximum):
+        pairing = ChannelMaximum(pairing.channel[kept])
     elif pairing is not any_region:
         raise UserError("prototypes that each have a region of their own (XProtoNet) cannot be pruned")
     vectors, owner = prototypes.vectors.detach()[kept], prototypes.prototype_class[kept]
     fewer = Prototypes(1, 1, vectors.shape[1], similarity=prototypes.similarity, pairing=pairing)
     fewer.replace(vectors, owner)
-    narrow = Head(prototypes.prototype_class)
-    narrow.weight = torch.nn.Parameter(head.weight.detach()[:, kept].clone())
-    return Pruned(fewer, narrow)
+    return Pruned(fewer, head.narrowed(kept))
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,8 @@ NETWORKS = {
     "np-protopnet": "NP-ProtoPNet",
     "gen-protopnet": "Gen-ProtoPNet",
     "xprotonet": "XProtoNet",
+    "protopool": "ProtoPool",
+    "pip-net": "PIP-Net",
     "blackbox": "black box",
 }
 _WEIGHTS = {
@@ -128,6 +130,9 @@ def _weights(weights: str) -> str:
 def _prototypes(model: Model) -> str:
     if not model.prototypes:
         return "none (a black box)"
+    if model.config.network.ownership != "class":
+        told = "shared by all classes; each is listed with the class it speaks for most"
+        return f"{len(model.prototypes)}, {told}"
     counts = {name: 0 for name in model.classes}
     for record in model.prototypes:
         counts[record.class_name] += 1

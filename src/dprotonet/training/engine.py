@@ -22,15 +22,34 @@ from dprotonet.errors import ComputationError
 from dprotonet.inference.losses import LossTerms, PrototypeLoss
 from dprotonet.metrics.classification import balanced_accuracy
 from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.training.choose_objective import Extra, served, set_epoch, whole_objective
 from dprotonet.training.evaluation import evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.memory import Piece, in_pieces, statistics_at_rest
-from dprotonet.training.objective import HeadObjective, PlainObjective, Step, WholeObjective
-from dprotonet.training.occurrence import OccurrenceObjective
-from dprotonet.training.phases import Judgement, Phase, Push, Stage, WeightDecay, half_cosine, planned_epochs
+from dprotonet.training.objective import HeadObjective, Step
+from dprotonet.training.phases import (
+    Judgement,
+    Phase,
+    Push,
+    Stage,
+    WeightDecay,
+    half_cosine,
+    is_phase,
+    planned_epochs,
+    pretraining,
+)
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.scores import ScoreViews, score_views
-from dprotonet.training.views import Key, Sampling, ViewSource, derived_seed, epoch_keys, epoch_parts, load
+from dprotonet.training.views import (
+    Key,
+    PairView,
+    Sampling,
+    ViewSource,
+    derived_seed,
+    epoch_keys,
+    epoch_parts,
+    load,
+)
 
 _TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
 
@@ -87,19 +106,20 @@ class Engine:
     accelerator: Accelerator
     pusher: Pusher
     loss: PrototypeLoss = field(default_factory=PrototypeLoss)
-    occurrence: float = 0.0  # weight of XProtoNet's occurrence loss
+    extra: Extra = field(default_factory=Extra)
     settings: Settings = field(default_factory=Settings)
     position: Position = field(default_factory=Position)
     projection: Projection | None = None
     optimizer: Optimizer | None = None
     epochs: int = 0  # warm and joint ones in all, of the stages that run
+    pretrained: int = 0  # of them without classes
     resume_optimizer: dict | None = None  # state to load into the optimiser of the first stage
     _val_scores: ScoreViews | None = field(default=None, init=False)  # while only the head learns
 
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
         self.network.to(self.accelerator.device)
-        self.epochs = planned_epochs(stages)
+        self.epochs, self.pretrained = planned_epochs(stages), pretraining(stages)
         while not self._out_of_patience():
             stage = stages[self.position.stage] if self.position.stage < len(stages) else None
             if self.position.round_open and not _is_last_layer(stage):
@@ -125,7 +145,7 @@ class Engine:
         self.optimizer = None
 
     def _phase(self, phase: Phase) -> Iterator[Event]:
-        objective, views = self._head_setting() if _is_last_layer(phase) else self._whole_setting()
+        objective, views = self._head_setting() if _is_last_layer(phase) else self._whole_setting(phase)
         prepare_parts(self.network, phase, frozen_norm=self.settings.frozen_norm)
         optimizer = self._optimizer(phase)
         if self.resume_optimizer is not None:
@@ -135,6 +155,8 @@ class Engine:
         for _ in range(self.position.epoch_in_stage, phase.epochs):
             prepare_parts(self.network, phase, frozen_norm=self.settings.frozen_norm)
             self._set_rates(phase)
+            share = (self.position.epoch_in_stage + 1) / phase.epochs
+            set_epoch(objective, self.extra, epoch=self.position.epoch + 1, share=share)
             yield from self._epoch(phase, model, views)
         self._val_scores = None
         self.network.requires_grad_(True)
@@ -154,8 +176,8 @@ class Engine:
             epoch=self.position.tick,
             batch=self.settings.batch,
             share=share_of(self.accelerator),
-            per_image=self.settings.views_per_epoch if views is self.train_views else 1,
-            sampling=self.settings.sampling if views is self.train_views else epoch_keys,
+            per_image=1 if isinstance(views, ScoreViews) else self.settings.views_per_epoch,
+            sampling=epoch_keys if isinstance(views, ScoreViews) else self.settings.sampling,
         )
         batches = [part.keys for part in parts]
         sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
@@ -174,7 +196,7 @@ class Engine:
         seconds, position = time.perf_counter() - started, self.position
         yield EpochDone(phase.name, position.epoch, terms, means[-2], val, seconds, position.steps)
 
-    def _step(self, model: nn.Module, view: View, *, phase: Phase, weight: float) -> Tensor:
+    def _step(self, model: nn.Module, view: View | PairView, *, phase: Phase, weight: float) -> Tensor:
         """A step of the optimiser; gradients of several pieces add up, and processes meet at the last one."""
         assert self.optimizer is not None
         self.optimizer.zero_grad()
@@ -185,13 +207,16 @@ class Engine:
                 sums += self._backward(model, piece, phase=phase, weight=weight)
         sums += self._backward(model, last, phase=phase, weight=weight)
         self.optimizer.step()
+        if phase.learning_rates.head > 0 and isinstance(self.network, DProtoNet):
+            self.network.head.after_step()
         return sums
 
     def _backward(self, model: nn.Module, piece: Piece, *, phase: Phase, weight: float) -> Tensor:
         device = self.accelerator.device
         inputs, labels = piece.inputs.to(device), piece.labels.to(device)
+        more = () if piece.places is None else (piece.places.to(device),)
         with self.accelerator.autocast():
-            step: Step = model(inputs, labels)
+            step: Step = model(inputs, labels, *more)
         _must_be_finite(step.terms, phase, self.position.epoch)
         with statistics_at_rest(model) if self.settings.recomputes else nullcontext():
             self.accelerator.backward(step.terms.total * (weight * piece.share))
@@ -228,12 +253,9 @@ class Engine:
 
     # ── parts ──
 
-    def _whole_setting(self) -> tuple[nn.Module, ViewSource]:
-        if isinstance(self.network, BlackBox):
-            return PlainObjective(self.network, self.loss), self.train_views
-        if self.occurrence:
-            return OccurrenceObjective(self.network, self.loss, weight=self.occurrence), self.train_views
-        return WholeObjective(self.network, self.loss), self.train_views
+    def _whole_setting(self, phase: Phase) -> tuple[nn.Module, ViewSource]:
+        objective = whole_objective(self.network, self.loss, self.extra, phase)
+        return objective, served(self.train_views, self.network)
 
     def _prototyped(self) -> DProtoNet:
         if isinstance(self.network, BlackBox):
@@ -281,15 +303,20 @@ class Engine:
 
     def _set_rates(self, phase: Phase) -> None:
         """The share of the rates that falls to the coming epoch; the last-layer stage keeps its rate."""
-        share = (
-            1.0 if phase.name == "last" else self.settings.rate_share(self.position.epoch + 1, self.epochs)
-        )
+        share = 1.0 if phase.name == "last" else self._rate_share(phase)
         assert self.optimizer is not None
         for group, part in zip(self.optimizer.param_groups, self._groups(phase), strict=True):
             group["lr"] = part["lr"] * share
 
+    def _rate_share(self, phase: Phase) -> float:
+        """Epochs without classes have a schedule of their own."""
+        coming, before = self.position.epoch + 1, self.pretrained
+        if is_phase(phase, "pretrain"):
+            return self.settings.rate_share(coming, before)
+        return self.settings.rate_share(coming - before, self.epochs - before)
+
     def _workers(self, views: ViewSource) -> int:
-        return self.settings.workers if views is self.train_views or views is self.val_views else 0
+        return 0 if isinstance(views, ScoreViews) else self.settings.workers
 
     def _validate(self) -> tuple[float, float, float]:
         """Accuracy and cross-entropy on the validation split, and what a model is judged by."""
@@ -331,7 +358,7 @@ def restore_optimizer(optimizer: Optimizer, state: dict) -> None:
 
 
 def _is_last_layer(stage: Stage | None) -> bool:
-    return isinstance(stage, Phase) and stage.name == "last"
+    return is_phase(stage, "last")
 
 
 def _must_be_finite(terms: LossTerms, phase: Phase, epoch: int) -> None:

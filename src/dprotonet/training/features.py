@@ -49,6 +49,7 @@ class FeatureViews:
 
     features: np.ndarray | Rows
     labels: Sequence[int]
+    views: Views | None = None  # that they were computed from
 
     @property
     def augmentations(self) -> int | None:
@@ -58,7 +59,7 @@ class FeatureViews:
         """Some of the images, with some of their augmentations."""
         assert isinstance(self.features, np.ndarray)
         labels = [self.labels[row] for row in rows]
-        return FeatureViews(Rows(self.features, rows, 1 + augmentations), labels)
+        return FeatureViews(Rows(self.features, rows, 1 + augmentations), labels, self.views)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -68,6 +69,13 @@ class FeatureViews:
         # Widened by torch, which is several times faster at it than NumPy.
         inputs = torch.from_numpy(np.array(self.features[index, variant])).float()
         return View(inputs, self.labels[index], index)
+
+    def places(self, key: Key, size: tuple[int, int]) -> Tensor:
+        """As those of the images (`Views.places`)."""
+        assert self.views is not None
+        index, variant = key
+        row = self.features.rows[index] if isinstance(self.features, Rows) else index
+        return self.views.places((row, variant), size)
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class FeatureCache:
         return self.open() if self.path.exists() and self._holds(self.path) else None
 
     def open(self) -> FeatureViews:
-        return FeatureViews(np.load(self.path, mmap_mode="r"), self.views.labels)
+        return FeatureViews(np.load(self.path, mmap_mode="r"), self.views.labels, self.views)
 
     @cached_property
     def path(self) -> Path:

@@ -45,6 +45,7 @@ def train_head(
             optimizer.zero_grad()
             step.terms.total.backward()
             optimizer.step()
+            head.after_step()
             total += step.terms.total.item() * len(rows)
         if total != total:
             raise ComputationError("the loss of the last layer is not finite; lower --rate-head")

@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dprotonet.data.transforms import View
 from dprotonet.encoder.backbone import Backbone, dry_run, resting, trunk_name
 from dprotonet.errors import ComputationError, UserError
+from dprotonet.training.views import PairView
 
 _WORTHWHILE = 0.9  # of what was kept before; trunks that listen keep a fifth to a half
 _SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "alloc_failed", "bad_alloc")
@@ -27,14 +28,16 @@ class Piece(NamedTuple):
     inputs: Tensor
     labels: Tensor
     share: float
+    places: Tensor | None = None  # of pairs of views
 
 
-def in_pieces(view: View, count: int) -> list[Piece]:
+def in_pieces(view: View | PairView, count: int) -> list[Piece]:
     """A collated batch in `count` pieces of nearly one size, fewer where it has fewer images."""
     labels = torch.as_tensor(view.label)
     pieces = min(count, len(labels))
-    split = zip(view.inputs.tensor_split(pieces), labels.tensor_split(pieces), strict=True)
-    return [Piece(inputs, own, len(own) / len(labels)) for inputs, own in split]
+    places = view.places.tensor_split(pieces) if isinstance(view, PairView) else [None] * pieces
+    split = zip(view.inputs.tensor_split(pieces), labels.tensor_split(pieces), places, strict=True)
+    return [Piece(inputs, own, len(own) / len(labels), where) for inputs, own, where in split]
 
 
 def checkpoint_activations(backbone: Backbone, *, image_size: int) -> None:

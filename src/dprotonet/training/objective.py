@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.inference.head import Head
-from dprotonet.inference.losses import LossTerms, PrototypeLoss, foreign_weight
+from dprotonet.inference.losses import LossTerms, PrototypeLoss
 from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Evidence
 
@@ -71,8 +71,8 @@ class HeadObjective(nn.Module):
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Step:
         logits = self.head(inputs)
-        entropy = self.loss.entropy(logits, labels)
-        sparse = foreign_weight(self.head.weight, self.prototype_class)
+        entropy = self.loss.entropy(self.head.learned(logits), labels)
+        sparse = self.head.foreign(self.prototype_class)
         nothing = torch.zeros_like(entropy)
         total = entropy + self.loss.foreign * sparse
         return Step(LossTerms(total, entropy, nothing, nothing, sparse), logits)

@@ -7,7 +7,7 @@ model that is kept has prototypes that are real region vectors.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def plan(
 
 
 def planned_epochs(stages: Sequence[Stage]) -> int:
-    """Warm and joint epochs in all; those of the last layer do not count."""
+    """Epochs in all; those of the last layer do not count."""
     return sum(stage.epochs for stage in stages if isinstance(stage, Phase) and stage.name != "last")
 
 
@@ -147,3 +147,28 @@ def plan_without_pushes(
     """The same epochs for a network without prototypes, judged where the others are pushed."""
     stages = plan(rates, epochs=epochs, warm=warm, push_every=judge_every, last_layer=0)
     return tuple(Judgement() if isinstance(stage, Push) else stage for stage in stages)
+
+
+def plan_presence(
+    rates: LearningRates, *, pretrain: int = 10, epochs: int = 30, warm: int = 3, locate_every: int = 10
+) -> tuple[Stage, ...]:
+    """PIP-Net's: prototypes without classes, `warm` epochs of the head alone, then all together.
+
+    Its prototypes are channels, which no push replaces; here it finds where in training images they are.
+    Unstated: the warm epochs; its code has three.
+    """
+    fixed = replace(rates, prototypes=0.0)
+    stages = plan(fixed, epochs=epochs, warm=warm, push_every=locate_every, last_layer=0)
+    head_only = LearningRates(backbone=0.0, shaping=0.0, prototypes=0.0, head=rates.head)
+    first = [Phase("pretrain", pretrain, replace(fixed, head=0.0))] if pretrain else []
+    return (*first, *(replace(s, learning_rates=head_only) if is_phase(s, "warm") else s for s in stages))
+
+
+def is_phase(stage: Stage | None, name: str) -> TypeGuard[Phase]:
+    """Whether a stage is the phase of this name."""
+    return isinstance(stage, Phase) and stage.name == name
+
+
+def pretraining(stages: Sequence[Stage]) -> int:
+    """Epochs before classes are looked at."""
+    return sum(stage.epochs for stage in stages if is_phase(stage, "pretrain"))

@@ -12,6 +12,8 @@ from accelerate.utils import gather_object
 from torch import Tensor
 
 from dprotonet.errors import ComputationError
+from dprotonet.inference.pool import SlotHead
+from dprotonet.inference.presence import ChannelMaximum, PresenceHead
 from dprotonet.inference.projection import (
     NOTHING,
     MultiImageMean,
@@ -54,22 +56,30 @@ class Pusher:
 
     @torch.no_grad()
     def __call__(self, network: DProtoNet, views: ViewSource) -> Projection:
-        """Replace the network's prototypes (in eval mode) by mean region vectors of their sources."""
+        """Replace the network's prototypes (in eval mode) by mean region vectors of their sources.
+
+        Prototypes that are channels stay what they are: only their sources are found.
+        """
         was_training = network.training
         network.eval()
         sources = self._sources(network, views)
         if (sources.index[:, 0] == NOTHING).any():
             raise ComputationError("a prototype found no region of its class: are all features finite?")
         count = self.images if views.augmentations is None else min(self.images, 1 + views.augmentations)
-        vectors = self._means(network, views, sources=sources, count=count)
-        network.prototypes.vectors.copy_(vectors)
+        vectors: Tensor = network.prototypes.vectors
+        if not isinstance(network.prototypes.pairing, ChannelMaximum):
+            vectors = self._means(network, views, sources=sources, count=count)
+            network.prototypes.vectors.copy_(vectors)
         network.train(was_training)
+        if isinstance(network.head, (PresenceHead, SlotHead)):
+            network.name_classes(torch.as_tensor(views.labels)[sources.index[:, 0].cpu()])
         collapsed = collapsed_prototypes(vectors, network.prototype_class)
         nearest = {name: part[:, 0].cpu() for name, part in vars(sources).items()}
         return Projection(**nearest, views=count, sources=sources.index.cpu(), collapsed=collapsed.cpu())
 
     def _sources(self, network: DProtoNet, views: ViewSource) -> Sources:
-        search = SourceSearch(network.prototypes, self.sources)
+        allowed = network.head.sources(network.prototype_class)
+        search = SourceSearch(network.prototypes, self.sources, sources=allowed)
         batches = plain_batches(len(views), batch=self.batch, share=self._share)
         for view in load(views, batches, workers=self.workers):
             regions = self._encoded(network, view.inputs)

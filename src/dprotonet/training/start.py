@@ -56,7 +56,7 @@ def telling_vectors(
 
 def _class_means(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> Tensor:
     """The mean region vector of the plain images of each class, (C, D)."""
-    classes, dimension = int(network.prototype_class.max()) + 1, network.prototypes.vectors.shape[1]
+    classes, dimension = len(network.head.weight), network.prototypes.vectors.shape[1]
     total, count = torch.zeros(classes, dimension, device=device), torch.zeros(classes, 1, device=device)
     was_training = network.training
     network.eval()

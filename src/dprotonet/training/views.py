@@ -6,10 +6,11 @@ of each batch. So neither workers nor the number of processes change what an epo
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from dprotonet.data.transforms import View
@@ -29,6 +30,51 @@ class ViewSource(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, key: Key) -> View: ...
+
+
+@runtime_checkable
+class PlacedViews(ViewSource, Protocol):
+    """Views of which it is known where their places were in the plain image."""
+
+    def places(self, key: Key, size: tuple[int, int]) -> Tensor: ...
+
+
+class PairView(NamedTuple):
+    """The plain image and a view of it, (2, C, H, W), and where the view's places were in it, (h, w, 2)."""
+
+    inputs: Tensor
+    label: int
+    index: int  # type: ignore[assignment]
+    places: Tensor
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Every view together with the plain image, for losses that compare the two; `size` is that of the map.
+
+    Where the plain image takes its turn, another view stands beside it.
+    """
+
+    views: PlacedViews
+    size: tuple[int, int]
+
+    @property
+    def labels(self) -> Sequence[int]:
+        return self.views.labels
+
+    @property
+    def augmentations(self) -> int | None:
+        return self.views.augmentations
+
+    def __len__(self) -> int:
+        return len(self.views)
+
+    def __getitem__(self, key: Key) -> PairView:
+        index, variant = key
+        other = variant or 1 + index % (self.augmentations or 1)
+        plain, view = self.views[index, 0], self.views[index, other]
+        both = torch.stack([plain.inputs, view.inputs])
+        return PairView(both, view.label, index, self.views.places((index, other), self.size))
 
 
 class Share:

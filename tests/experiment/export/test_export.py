@@ -27,7 +27,7 @@ def deployed(kind: str) -> Deployed:
     return Deployed(model.network, model.normalise)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "grey", "gen-protopnet", "xprotonet"])
+@pytest.mark.parametrize("kind", [*KINDS, "grey", "gen-protopnet", "xprotonet", "protopool", "pip-net"])
 @torch.no_grad()
 def test_deployed_is_the_network_and_its_normalisation(kind: str) -> None:
     model, pixels = untrained(kind), images(3)
