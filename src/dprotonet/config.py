@@ -175,8 +175,9 @@ class TrainingConfig:
     checkpoint_activations: bool = False
     """Compute the backbone's activations anew where a step needs them back: far less memory, a third more
     time."""
-    memory_format: Literal["default", "channels_last"] = "default"
-    """How the backbone's images and weights lie in memory; `channels_last` is faster on many GPUs."""
+    memory_format: Literal["auto", "channels_first", "channels_last"] = "auto"
+    """How weights and activations of a backbone that learns lie in memory; `auto` is `channels_last` on CPUs,
+    where it is faster."""
     push_images: int = 40
     """M of multi-image prototype learning; 1 is the single-image push of earlier work."""
     push_sources: int = 1

@@ -53,7 +53,7 @@ from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.levels import fitted_levels
-from dprotonet.training.memory import checkpoint_activations, memory_remedies
+from dprotonet.training.memory import checkpoint_activations, lay_out, memory_remedies
 from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
 from dprotonet.training.views import ViewSource
@@ -154,12 +154,10 @@ class Trainer:
         return network
 
     def _fit_memory(self, network: Network) -> None:
-        """Where the backbone learns: how its weights lie, and what it keeps for the backward pass."""
+        """What a backbone that learns keeps for the backward pass."""
         training, backbone = self.config.training, network.encoder.backbone
         if training.mode == "frozen":
             return
-        if training.memory_format == "channels_last":  # convolutions take over the layout of their weights
-            backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if training.checkpoint_activations:
             assert isinstance(backbone, Backbone)
             checkpoint_activations(backbone, image_size=self.config.data.image_size)
@@ -202,6 +200,8 @@ class Trainer:
     ) -> Generator[Preparing, None, Engine]:
         training = self.config.training
         network.to(accelerator.device)
+        if training.mode == "joint":
+            lay_out(network.encoder.backbone, training.memory_format, accelerator.device)
         yield from self._levels(network, splits.train, accelerator)
         train_views = self.views(network, splits.train, augment=self.augment)
         val_views = self.views(network, splits.val)
