@@ -31,12 +31,13 @@ from dprotonet.compat import import_guarded, keep_freed_memory
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.birds import Birds, bird_splits
 from dprotonet.data.transforms import Normalise, View, Views
+from dprotonet.encoder.backbone import load_backbone
 from dprotonet.experiment.build import build_accelerator, build_loss, build_stages
 from dprotonet.experiment.recipes import final_config
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, StepDone
-from dprotonet.training.memory import lay_out
+from dprotonet.training.memory import kept_bytes, lay_out
 from dprotonet.training.phases import Phase
 from dprotonet.training.push import Pusher
 
@@ -73,6 +74,13 @@ def draw(batch: int, classes: int, path: Path) -> None:
     order = torch.randperm(len(views), generator=torch.Generator().manual_seed(0))[:batch].tolist()
     images = np.stack([views[index, 0].inputs.numpy() for index in order])
     np.savez(path, images=images, labels=np.array([birds.labels[index] for index in order]))
+
+
+def kept_activations_mb(batch: int) -> float:
+    """What the backbone keeps of a batch for the backward pass, by the tensors that autograd saves."""
+    backbone = load_backbone(f"timm:{BACKBONE}:none", image_size=PIXELS)
+    weights = sum(parameter.numel() * parameter.element_size() for parameter in backbone.parameters())
+    return batch * (kept_bytes(backbone, PIXELS) - weights) / 1e6
 
 
 # ── one network, in a process of its own ──
@@ -266,6 +274,7 @@ def main() -> None:
         {
             "benchmark": "joint_step",
             "settings": {**settings, **threads, "without_cabrnet": missing},
+            "kept_activations_mb": round(kept_activations_mb(options.batch)),
             "networks": networks,
             "to_timm_kept": to_kept,
             "to_timm": ratios(networks, "timm"),
