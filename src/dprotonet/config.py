@@ -103,6 +103,9 @@ class NetworkConfig:
     its last map only."""
     level_channels: int = 256
     """Channels of a joined map."""
+    level_power: float = 1.0
+    """Power that activations of the coarser levels are raised to before they are joined; 0.5 evens them out.
+    """
     channels: Literal[1, 3] = 3
     """Colour or grey input."""
     dimension: int = 512
@@ -115,6 +118,9 @@ class NetworkConfig:
     parts: int = 10
     """Number of parts, for `--regions parts`: one for each prototype of a class. Of --parts and
     --prototypes-per-class the one implies the other; if both are given, prototypes are dealt out in turn."""
+    whole: float = 0.0
+    """Weight of the image as a whole beside its parts, that of a part being 1, for `--regions parts`; 0 does
+    without. It takes one of --prototypes-per-class."""
     mask_style: Literal["spatial", "uniform", "file"] = "spatial"
     """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
     masks: int = 720
@@ -202,6 +208,8 @@ class TrainingConfig:
     """Statistics of the backbone's BatchNorm in joint mode: of the batches, or as they were pre-trained."""
     shaping_dropout: float = 0.0
     """Share of the channels that each layer of the shaping net does without in a training step."""
+    part_dropout: float = 0.0
+    """Share of the parts that a training step does without in an image, for `--regions parts`."""
     prototypes_learn: Literal["always", "never"] = "always"
     """`never`: prototypes are region vectors of training images from the start, pushed before the first epoch
     and again and again; in between the shaping net learns to see images by them."""

@@ -4,6 +4,7 @@ The last map of a classifier is coarse, 7×7 at 224 pixels, and small parts drow
 places are twice as fine, but each knows less. Here they are joined: every channel is brought to unit spread,
 of each level the principal components are kept, and coarse maps are enlarged to the finest. The finest level
 comes first and by itself: it knows best where something is (`fine_channels`), the others what it is.
+Activations of these are few and large; a root evens them out (`evened`), as it does for other counts.
 """
 
 import math
@@ -18,6 +19,8 @@ from dprotonet.encoder.backbone import Backbone, as_map, dry_run, resting, trunk
 from dprotonet.errors import UserError
 from dprotonet.ops import upsample
 
+_STEEP = 1e-2  # ε: the slope of a root at 0 is 5; activations are of the order of 1
+
 
 @dataclass(frozen=True)
 class Joining:
@@ -27,6 +30,8 @@ class Joining:
     """Total variance of each coarser level, that of the finest being 1. Of 1280 channels at stride 32 beside
     112 at stride 16 (EfficientNet-Lite0) this leaves each coarse channel 0.35 of its spread, as in a
     pilot on birds; other weights were not tried."""
+    power: float = 1.0
+    """That activations of coarser levels are raised to; 1 leaves them as they are (docs/parts.md)."""
     images: int = 400
     """Training images, evenly spread, that the projection is fitted to; each has hundreds of places."""
 
@@ -73,8 +78,9 @@ class JoinedLevels(Backbone):
         return torch.cat(enlarged, dim=1)
 
     def maps(self, images: Tensor) -> list[Tensor]:
-        """The levels (B, C, h, w), the finest first; the last is what the trunk itself gives."""
-        return _intermediates(self.trunk, images, self.taken)
+        """The levels (B, C, h, w), the finest first, the others evened; the last is the trunk's own map."""
+        fine, *coarse = _intermediates(self.trunk, images, self.taken)
+        return [fine, *(evened(level, self.joining.power) for level in coarse)]
 
     def _all_maps(self, images: Tensor) -> list[Tensor]:
         return _intermediates(self.trunk, images, None)
@@ -125,6 +131,16 @@ class JoinedLevels(Backbone):
             # A channel that is silent on all images has no spread to be divided by, only rounding errors.
             parts.append(torch.where(part > 1e-5 * part.max(), share / part, 0.0))
         return torch.cat(parts)
+
+
+def evened(activations: Tensor, power: float) -> Tensor:
+    """sign(x) · ((|x| + ε)^power - ε^power), so that a few large activations do not outweigh all others.
+
+    Without ε a root would be infinitely steep where a ReLU gives 0, and a gradient through it not a number.
+    """
+    if power == 1:
+        return activations
+    return activations.sign() * ((activations.abs() + _STEEP).pow(power) - _STEEP**power)
 
 
 def shared_out(channels: int, widths: Sequence[int]) -> list[int]:

@@ -39,13 +39,20 @@ class PartMaps(nn.Module):
 
 
 class WithParts(nn.Module):
-    """The features as they are and, as further channels, the shares of the parts: (B, C + K, h, w)."""
+    """The features as they are and, as further channels, the shares of the parts: (B, C + K, h, w).
+
+    With `whole` one more channel follows, 1 everywhere: the image as a whole, as if it were one more part.
+    """
 
     only_features = False
 
-    def __init__(self, part_maps: PartMaps) -> None:
+    def __init__(self, part_maps: PartMaps, *, whole: bool = False) -> None:
         super().__init__()
         self.part_maps = part_maps
+        self.whole = whole
 
     def forward(self, feature_map: Tensor) -> Tensor:
-        return torch.cat([feature_map, self.part_maps(feature_map)], dim=1)
+        maps = [feature_map, self.part_maps(feature_map)]
+        if self.whole:
+            maps.append(torch.ones_like(feature_map[:, :1]))
+        return torch.cat(maps, dim=1)

@@ -27,12 +27,12 @@ from dprotonet.data.rsna import rsna_splits
 from dprotonet.data.transforms import Augment, Normalise
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.encoder.levels import JoinedLevels
+from dprotonet.encoder.levels import JoinedLevels, Joining
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Masks, Occurrence, Parts, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Beside, Channels, Shaping
 from dprotonet.errors import UserError
-from dprotonet.experiment.build_inference import build_head, build_prototypes, prototype_count
+from dprotonet.experiment.build_inference import build_head, build_prototypes, part_regions, prototype_count
 from dprotonet.experiment.trackers import tracker_names
 from dprotonet.inference.losses import PrototypeLoss, balanced_weights
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -144,7 +144,11 @@ def build_network(
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
     if config.levels > 1:
         backbone = JoinedLevels(
-            backbone, config.levels, image_size=image_size, channels=config.level_channels
+            backbone,
+            config.levels,
+            image_size=image_size,
+            channels=config.level_channels,
+            joining=Joining(power=config.level_power),
         )
     if config.network == "blackbox":
         return _black_box(backbone, backbone.feature_size(image_size), classes)
@@ -173,7 +177,7 @@ def build_shaping(
     prototype.
     """
     if config.regions == "parts":
-        return WithParts(PartMaps(fine or in_channels, config.parts))
+        return WithParts(PartMaps(fine or in_channels, config.parts), whole=config.whole > 0)
     if config.activation == "softmax":
         return Channels(in_channels, config.dimension)
     ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
@@ -196,7 +200,7 @@ def build_regions(
     if config.regions == "occurrence":
         return Occurrence(config.dimension, count, size)
     if config.regions == "parts":
-        return Parts(channels, config.dimension, config.parts, size)
+        return Parts(channels, config.dimension, part_regions(config), size)
     if config.regions == "points":
         return Points(config.dimension, size)
     if config.regions == "patches":
@@ -280,7 +284,8 @@ def build_optimizer(config: TrainingConfig) -> type[Adam] | type[AdamW]:
 def build_loss(config: TrainingConfig, counts: Sequence[int] = ()) -> PrototypeLoss:
     """`counts` are the training images of each class, which class weights are made of."""
     weights = balanced_weights(counts) if config.class_weights == "balanced" else ()
-    return PrototypeLoss(config.cluster, config.separation, config.foreign, config.label_smoothing, weights)
+    strengths = config.cluster, config.separation, config.foreign, config.label_smoothing
+    return PrototypeLoss(*strengths, weights, config.part_dropout)
 
 
 def build_sampling(config: TrainingConfig) -> Sampling:

@@ -52,14 +52,29 @@ def build_head(config: NetworkConfig, classes: int, prototypes: Prototypes) -> H
     if config.ownership == "pool":
         slots = Slots(classes, config.prototypes_per_class, count)
         return SlotHead(slots, own=config.head_own, other=config.head_other)
-    return Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    if config.regions == "parts" and config.whole:
+        _weigh_whole(config, prototypes, head)
+    return head
+
+
+@torch.no_grad()
+def _weigh_whole(config: NetworkConfig, prototypes: Prototypes, head: Head) -> None:
+    """What the image as a whole says counts as much as several parts."""
+    assert isinstance(prototypes.pairing, PartRegion)
+    head.weight[:, prototypes.pairing.part == config.parts] *= config.whole
+
+
+def part_regions(config: NetworkConfig) -> int:
+    """The parts and, behind them, the image as a whole."""
+    return config.parts + (config.whole > 0)
 
 
 def _pairing(config: NetworkConfig, prototypes: int) -> Pairing:
     """Which region each of so many prototypes may look at; the parts of a stored network come with its
     weights, and so do channels, for pruning may have left any of them."""
     if config.regions == "parts":
-        return PartRegion(torch.arange(prototypes) % config.prototypes_per_class % config.parts)
+        return PartRegion(torch.arange(prototypes) % config.prototypes_per_class % part_regions(config))
     if config.ownership == "channels":
         return ChannelMaximum(torch.arange(prototypes))
     return own_region if config.regions == "occurrence" else any_region

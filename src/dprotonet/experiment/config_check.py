@@ -48,6 +48,7 @@ _LEAST = {
 
 _ABOVE_0 = ("above 0", lambda value: value > 0)
 _WHOLE = ("between 0 and 1", lambda value: 0 <= value <= 1)
+_PART = ("above 0, at most 1", lambda value: 0 < value <= 1)
 _SHARE = ("from 0 to below 1", lambda value: 0 <= value < 1)
 _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "rate_shaping": _ABOVE_0,
@@ -55,9 +56,12 @@ _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "rate_head": _ABOVE_0,
     "rate_parts": _ABOVE_0,
     "epsilon": _ABOVE_0,
-    "mask_contrast": ("above 0, at most 1", lambda value: 0 < value <= 1),
+    "mask_contrast": _PART,
+    "level_power": _PART,
     "label_smoothing": _SHARE,
     "shaping_dropout": _SHARE,
+    "part_dropout": _SHARE,
+    "whole": ("0 or more", lambda value: value >= 0),
     "image_weight": _WHOLE,
     "heatmap_weight": _WHOLE,
 }

@@ -45,7 +45,8 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
         style = f"with --mask-style {network.mask_style}; it needs --mask-style spatial, or leave it out"
         yield from ((key, style) for key in ("mask_grid", "mask_contrast"))
     if regions != "parts":
-        yield "parts", f"{here}; it needs --regions parts (--recipe parts), or leave it out"
+        for key in ("parts", "whole"):
+            yield key, f"{here}; it needs --regions parts (--recipe parts), or leave it out"
     if regions != "patches":
         yield "patch", f"{here}; it needs --regions patches, or leave it out"
     yield from _idle_by_owner("" if blackbox else network.ownership, here)
@@ -57,7 +58,8 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
     if regions == "parts":
         yield "activation", f"{here}, whose shaping nets are linear; leave it out"
     if network.levels == 1:
-        yield "level_channels", "with --levels 1; it needs --levels 2 or more, or leave it out"
+        for key in ("level_channels", "level_power"):
+            yield key, "with --levels 1; it needs --levels 2 or more, or leave it out"
 
 
 def _idle_by_owner(ownership: str, here: str) -> Iterator[tuple[str, str]]:
@@ -79,7 +81,8 @@ def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
         return
     yield from _idle_learning(network.ownership)
     if network.regions != "parts":
-        yield "rate_parts", f"with --regions {network.regions}; it needs --regions parts, or leave it out"
+        for key in ("rate_parts", "part_dropout"):
+            yield key, f"with --regions {network.regions}; it needs --regions parts, or leave it out"
     if training.prototypes_learn == "never":
         yield (
             "rate_prototypes",

@@ -146,7 +146,9 @@ _SILENT: Tables = {  # where the paper names no decay of rates or weights, there
 PARTS: Tables = {  # docs/parts.md
     "network": {
         "levels": 2,  # a beak is smaller than a place of the last map
+        "level_power": 0.5,
         "regions": "parts",
+        "whole": 4.0,
         "dimension": 256,
         "similarity": "cosine",
         "head_own": 2.0,  # cosines are small numbers beside the logits of a confident answer
@@ -164,6 +166,7 @@ PARTS: Tables = {  # docs/parts.md
         "rate_shaping": 1e-4,  # faster it forgets the discriminant that it starts as
         "decay_shaping": 0.0,
         "shaping_dropout": 0.5,
+        "part_dropout": 0.3,  # each has to speak for itself
         "batchnorm": "frozen",
         "shaping_start": "discriminant",
         "label_smoothing": 0.05,
@@ -235,12 +238,13 @@ def _fit_parts(network: dict[str, Any], given: Mapping[str, Any], origins: dict[
     """
     if network["regions"] != "parts" or {"parts", "prototypes_per_class"} <= given.keys():
         return
-    if "parts" in given:
-        network["prototypes_per_class"] = network["parts"]
-        origins["network.prototypes_per_class"] = "one for each part"
-    elif "prototypes_per_class" in given:
-        network["parts"] = network["prototypes_per_class"]
+    whole = int(network["whole"] > 0)
+    if "prototypes_per_class" in given:
+        network["parts"] = max(1, network["prototypes_per_class"] - whole)
         origins["network.parts"] = "as many as a class has prototypes"
+    else:
+        network["prototypes_per_class"] = network["parts"] + whole
+        origins["network.prototypes_per_class"] = "one for each part"
 
 
 def final_config(config: Config) -> Config:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, dropout
 
 
 def cluster_loss(distances: Tensor, own: Tensor, part: Tensor | None = None) -> Tensor:
@@ -31,6 +31,15 @@ def separation_distance(distances: Tensor, own: Tensor) -> Tensor:
     two cancel and pull images towards foreign prototypes. We return the distance and weigh it by -0.08.
     """
     return distances.masked_fill(own, torch.inf).amin(dim=1).mean()
+
+
+def without_some_parts(scores: Tensor, part: Tensor, share: float) -> Tensor:
+    """Scores (B, P) of which each image loses those of a `share` of its parts, `part` (P,); others make up.
+
+    No part can then leave it to the others to tell classes apart. The expected value stays the same.
+    """
+    heard = dropout(scores.new_ones(len(scores), int(part.max()) + 1), share)
+    return scores * heard[:, part]
 
 
 def foreign_weight(weight: Tensor, prototype_class: Tensor) -> Tensor:
@@ -67,6 +76,7 @@ class PrototypeLoss:
     foreign: float = 1e-4
     smoothing: float = 0.0  # of the cross-entropy's target
     class_weight: tuple[float, ...] = ()  # of each class in the cross-entropy; none: all alike
+    part_dropout: float = 0.0  # share of the parts that the cross-entropy does without, where there are some
 
     def entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean cross-entropy of a batch, each image weighed by its class.

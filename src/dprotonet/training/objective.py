@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.inference.head import Head
-from dprotonet.inference.losses import LossTerms, PrototypeLoss
+from dprotonet.inference.losses import LossTerms, PrototypeLoss, without_some_parts
 from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Evidence
 
@@ -31,11 +31,14 @@ class WholeObjective(nn.Module):
 
 
 def prototype_step(network: DProtoNet, loss: PrototypeLoss, evidence: Evidence, labels: Tensor) -> Step:
-    """Eq. (4) of what the network said of a batch."""
+    """Eq. (4) of what the network said of a batch; where it says so, of some of its parts."""
     logits = evidence.logits.float()
     pairing = network.prototypes.pairing
+    judged = logits
+    if loss.part_dropout and isinstance(pairing, PartRegion):
+        judged = network.head(without_some_parts(evidence.scores, pairing.part, loss.part_dropout)).float()
     terms = loss(
-        logits,
+        judged,
         evidence.distances,
         labels,
         weight=network.head.weight,

@@ -8,6 +8,7 @@ classifier that is as good as the discriminant, and a push has nothing to lose.
 
 import torch
 
+from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import DProtoNet
@@ -16,6 +17,7 @@ from dprotonet.training.views import ViewSource, chunks, load
 
 _SHRINKAGE = 0.3  # towards a multiple of the unit matrix
 _COMMON = 0.25  # towards the covariance of all parts
+_FEW = 9  # classes
 
 
 @torch.no_grad()
@@ -24,16 +26,35 @@ def start_parts_as_discriminants(
 ) -> None:
     """Set centre and shaping of every part, and the prototypes, from training views."""
     moments = _moments(network, regions, views, batch=batch, device=device)
-    common = torch.stack([part.within() for part in moments]).mean(0)
+    parts = moments[: len(moments) - _whole(network)]
+    common = torch.stack([part.within() for part in parts]).mean(0)
     regions.shaping.zero_()
+    every = min(regions.dimension, regions.channels)
     for number, part in enumerate(moments):
-        within = (1 - _COMMON) * part.within() + _COMMON * common
-        count = min(regions.dimension, regions.channels)
+        is_part = number < len(parts)
+        shared = _COMMON if is_part else 0.0  # the whole image has a covariance of its own
+        within = (1 - shared) * part.within() + shared * common
+        count = every if is_part else directions_of_the_whole(len(part.count), every)
         found = whitened(part, within, count=count, shrinkage=_SHRINKAGE)
         regions.centre[number] = found.centre.to(regions.centre)
         # Only directions of region vectors count; this length suits the learning rate, with any channels.
         regions.shaping[number, :count] = (found.directions * regions.channels**-0.5).to(regions.shaping)
         _start_prototypes(network, regions, number, part)
+
+
+def directions_of_the_whole(classes: int, every: int) -> int:
+    """How many directions the image as a whole is seen in: those that tell the classes apart.
+
+    Further ones, which parts have, only shorten its cosines. In the few directions of few classes, though, a
+    cosine is all or nothing: these keep every one.
+    """
+    return min(classes - 1, every) if classes > _FEW else every
+
+
+def _whole(network: DProtoNet) -> int:
+    """How many regions, the last ones, are the image as a whole."""
+    shaping = network.encoder.shaping
+    return int(isinstance(shaping, WithParts) and shaping.whole)
 
 
 def _moments(

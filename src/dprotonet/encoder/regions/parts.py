@@ -16,8 +16,9 @@ class Parts(nn.Module):
 
     The direction of a region vector is that of the mean feature of its part, seen from the part's `centre`
     and turned by its `shaping`; its length is the largest share that the part has of any place, in [0, 1]: a
-    part that is hidden, or that is not there, has a short one. While it trains, it does without a share
-    `dropout` of the channels, the same for all parts.
+    part that is hidden, or that is not there, has a short one. A region whose share is 1 everywhere is the
+    image as a whole. While it trains, it does without a share `dropout` of the channels, the same for all
+    parts.
 
     Deviation: the paper's masks are fixed and unrestricted, so that a region vector is a view of nearly the
     whole image; these follow the image. `sharpness` is the power that shares are raised to, so that a region
@@ -50,11 +51,17 @@ class Parts(nn.Module):
         return torch.ones(self.count, *self.size)
 
     def boxes(self, feature_map: Tensor) -> Tensor:
-        """Where each part is most, one place of the map: top, left, height, width (B, K, 4) as shares."""
+        """Where each part is most, one place of the map: top, left, height, width (B, K, 4) as shares.
+
+        What is everywhere alike has the whole image.
+        """
         height, width = feature_map.shape[-2:]
-        most = self.maps(feature_map).flatten(2).argmax(dim=-1).double()
+        share = self.maps(feature_map).flatten(2)
+        most = share.argmax(dim=-1).double()
         top, left = (most / width).floor() / height, (most % width) / width
-        return torch.stack([top, left, torch.full_like(top, 1 / height), torch.full_like(top, 1 / width)], -1)
+        place = torch.stack([top, left, torch.full_like(top, 1 / height), torch.full_like(top, 1 / width)], -1)
+        everywhere = (share.amin(dim=-1) == share.amax(dim=-1)).unsqueeze(-1)
+        return torch.where(everywhere, place.new_tensor([0.0, 0.0, 1.0, 1.0]), place)
 
     def forward(self, feature_map: Tensor) -> Tensor:
         channelwise = (self.pooled(feature_map) - self.centre).transpose(1, 2)  # (B, C, K)
