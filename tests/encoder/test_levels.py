@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.encoder.backbone import load_backbone
-from dprotonet.encoder.levels import JoinedLevels, Joining
+from dprotonet.encoder.levels import JoinedLevels, Joining, evened
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_network
 from dprotonet.experiment.recipes import config_from
@@ -87,6 +87,27 @@ def test_the_map_is_the_projection_of_each_level(levels: int) -> None:
     wanted = expected(maps, 6, Joining().coarse)
     assert found.shape == wanted.shape
     np.testing.assert_allclose(found, wanted, atol=2e-3)
+
+
+def test_activations_are_evened_by_the_literal_root() -> None:
+    values = [-4.0, -0.3, 0.0, 0.01, 1.0, 6.0]
+    found = evened(torch.tensor(values, dtype=torch.float64), 0.5).tolist()
+    for value, one in zip(values, found, strict=True):
+        assert one == pytest.approx(math.copysign(math.sqrt(abs(value) + 0.01) - 0.1, value), abs=1e-12)
+    zero = torch.zeros(3, requires_grad=True)
+    evened(zero, 0.5).sum().backward()
+    assert zero.grad is not None
+    assert zero.grad.isfinite().all()
+
+
+def test_only_coarser_levels_are_evened() -> None:
+    images = photographs()
+    plain = joined()
+    rooted = JoinedLevels(plain, 2, image_size=64, channels=24, joining=Joining(power=0.5)).eval()
+    with torch.no_grad():
+        (fine, coarse), (same, less) = plain.maps(images), rooted.maps(images)
+    assert torch.equal(fine, same)
+    torch.testing.assert_close(less, evened(coarse, 0.5))
 
 
 def test_the_weights_are_those_of_the_pilots() -> None:

@@ -125,3 +125,20 @@ def test_dropout_of_parts_takes_channels_of_all_parts_while_training(features: T
     gone = parts.train()(maps) == 0
     assert gone.any()
     assert torch.equal(gone, gone[:, :1].expand_as(gone))
+
+
+def test_the_whole_image_is_one_more_region_the_mean_of_all_places(features: Tensor) -> None:
+    shaping = WithParts(PartMaps(CHANNELS, COUNT), whole=True).double()
+    parts = Parts(CHANNELS, DIMENSION, COUNT + 1, SIZE).double()
+    mapped = shaping(features)
+    torch.testing.assert_close(parts.pooled(mapped)[:, COUNT], features.mean(dim=(2, 3)))
+    torch.testing.assert_close(parts(mapped)[:, COUNT].norm(dim=-1), torch.ones(2).double())
+    boxes = parts.boxes(mapped)
+    assert boxes[:, COUNT].tolist() == [[0, 0, 1, 1]] * 2
+    assert float(boxes[:, :COUNT, 2:].max()) < 1
+
+
+def test_without_the_whole_nothing_changes(features: Tensor) -> None:
+    maps = PartMaps(CHANNELS, COUNT).double()
+    with_it, without = WithParts(maps, whole=True)(features), WithParts(maps)(features)
+    assert torch.equal(with_it[:, :-1], without)

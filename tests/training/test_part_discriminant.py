@@ -14,7 +14,7 @@ from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import PresentCosine
 from dprotonet.network import DProtoNet
-from dprotonet.training.part_discriminant import start_parts_as_discriminants
+from dprotonet.training.part_discriminant import directions_of_the_whole, start_parts_as_discriminants
 
 SIDE, PARTS, EXTRA, IMAGES, CLASSES = 4, 2, 6, 60, 3
 CHANNELS = PARTS + EXTRA
@@ -39,6 +39,12 @@ class Planted:
         maps[PARTS] = torch.randn((), generator=generator)  # loud
         maps[PARTS + 1 + label, :, 2:] += 0.3  # quiet
         return View(maps, label, key[0])
+
+
+def test_the_whole_is_seen_in_the_directions_that_tell_classes_apart() -> None:
+    assert directions_of_the_whole(37, 256) == 36
+    assert directions_of_the_whole(300, 256) == 256
+    assert directions_of_the_whole(2, 256) == 256  # in a single direction a cosine is all or nothing
 
 
 def network(dimension: int = CHANNELS, per_class: int = PARTS) -> DProtoNet:

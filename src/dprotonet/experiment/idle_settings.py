@@ -44,9 +44,7 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
     elif network.mask_style != "spatial":
         style = f"with --mask-style {network.mask_style}; it needs --mask-style spatial, or leave it out"
         yield from ((key, style) for key in ("mask_grid", "mask_contrast"))
-    if regions != "parts":
-        for key in ("parts", "whole"):
-            yield key, f"{here}; it needs --regions parts (--recipe parts), or leave it out"
+    yield from _idle_by_parts(regions, here)
     if regions != "patches":
         yield "patch", f"{here}; it needs --regions patches, or leave it out"
     yield from _idle_by_owner("" if blackbox else network.ownership, here)
@@ -55,11 +53,18 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
             yield key, f"{here}, which has no prototypes; leave it out"
     elif network.similarity != "log":
         yield "epsilon", f"with --similarity {network.similarity}; it needs --similarity log, or leave it out"
-    if regions == "parts":
-        yield "activation", f"{here}, whose shaping nets are linear; leave it out"
     if network.levels == 1:
         for key in ("level_channels", "level_power"):
             yield key, "with --levels 1; it needs --levels 2 or more, or leave it out"
+
+
+def _idle_by_parts(regions: str, here: str) -> Iterator[tuple[str, str]]:
+    """Of the network, by whether its regions are parts."""
+    if regions == "parts":
+        yield "activation", f"{here}, whose shaping nets are linear; leave it out"
+        return
+    for key in ("parts", "whole"):
+        yield key, f"{here}; it needs --regions parts (--recipe parts), or leave it out"
 
 
 def _idle_by_owner(ownership: str, here: str) -> Iterator[tuple[str, str]]:

@@ -25,6 +25,7 @@ from dprotonet.inference.projection import NOTHING, Sources, SourceSearch
 IMAGES = 20  # in which a prototype is looked at
 LEAST = 0.5  # of them must have the part under the place, or its name would be wrong more often than right
 BACKGROUND = "background"
+WHOLE = "whole image"
 SHEET = "parts.png"
 _BATCH = 32  # images that go through the network together
 
@@ -88,8 +89,11 @@ def _places_in(model: Model, train: ImageData, indices: Collection[int]) -> Mapp
 def part_under(sample: Sample, place: Place) -> str | None:
     """The part of the sample that covers most of the place; None where none does.
 
-    BACKGROUND where parts are known and nothing of the thing is within the place and its margin.
+    BACKGROUND where parts are known and nothing of the thing is within the place and its margin; WHOLE where
+    the place is all of the image.
     """
+    if place.height == place.width == 1:
+        return WHOLE
     covered = {name: _covered(mask, place) for name, mask in sample.parts.items()}
     most = max(covered, key=lambda name: covered[name], default=None)
     if most is not None and covered[most]:

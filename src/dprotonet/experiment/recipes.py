@@ -146,9 +146,7 @@ _SILENT: Tables = {  # where the paper names no decay of rates or weights, there
 PARTS: Tables = {  # docs/parts.md
     "network": {
         "levels": 2,  # a beak is smaller than a place of the last map
-        "level_power": 0.5,
         "regions": "parts",
-        "whole": 4.0,
         "dimension": 256,
         "similarity": "cosine",
         "head_own": 2.0,  # cosines are small numbers beside the logits of a confident answer
@@ -166,7 +164,6 @@ PARTS: Tables = {  # docs/parts.md
         "rate_shaping": 1e-4,  # faster it forgets the discriminant that it starts as
         "decay_shaping": 0.0,
         "shaping_dropout": 0.5,
-        "part_dropout": 0.3,  # each has to speak for itself
         "batchnorm": "frozen",
         "shaping_start": "discriminant",
         "label_smoothing": 0.05,

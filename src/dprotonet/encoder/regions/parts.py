@@ -59,7 +59,9 @@ class Parts(nn.Module):
         share = self.maps(feature_map).flatten(2)
         most = share.argmax(dim=-1).double()
         top, left = (most / width).floor() / height, (most % width) / width
-        place = torch.stack([top, left, torch.full_like(top, 1 / height), torch.full_like(top, 1 / width)], -1)
+        place = torch.stack(
+            [top, left, torch.full_like(top, 1 / height), torch.full_like(top, 1 / width)], -1
+        )
         everywhere = (share.amin(dim=-1) == share.amax(dim=-1)).unsqueeze(-1)
         return torch.where(everywhere, place.new_tensor([0.0, 0.0, 1.0, 1.0]), place)
 
