@@ -189,7 +189,7 @@ class TrainingConfig:
     push_sources: int = 1
     """How many images of its class a prototype is mixed from, M views of each; the paper has one."""
     augmentations: int = 4
-    """Augmented views of each training image that frozen mode keeps."""
+    """Augmented views of each training image that are kept, in frozen mode or with --frozen-stages."""
     rate_backbone: float = 1e-4
     rate_shaping: float = 3e-3
     rate_prototypes: float = 3e-3
@@ -204,6 +204,10 @@ class TrainingConfig:
     """`balanced`: the fewer images a class has, the more each counts in the cross-entropy: classes alike."""
     sampling: Literal["natural", "balanced"] = "natural"
     """`balanced`: an epoch shows every class equally often, `natural` every image."""
+    frozen_stages: int = 0
+    """How many of the backbone's first resolutions stay frozen in joint mode (EfficientNet-Lite0: 3 of 5 to
+    stride 8). What they make of each view is kept, as in frozen mode, so that a step takes a fraction of the
+    time; --augmentations says how many views there are."""
     batchnorm: Literal["learns", "frozen"] = "learns"
     """Statistics of the backbone's BatchNorm in joint mode: of the batches, or as they were pre-trained."""
     shaping_dropout: float = 0.0

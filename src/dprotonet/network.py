@@ -68,10 +68,14 @@ class DProtoNet(nn.Module):
         spoken = self.contributions(evidence, label).detach().relu()
         return torch.where(spoken.sum(dim=1) > 0, (spoken * agreeing).sum(dim=1), logit)
 
+    def with_backbone(self, backbone: nn.Module) -> "DProtoNet":
+        """The same network behind another backbone, sharing everything else."""
+        encoder = Encoder(backbone, self.encoder.shaping, self.encoder.regions)
+        return DProtoNet(encoder, self.prototypes, self.head)
+
     def without_backbone(self) -> "DProtoNet":
         """The same network, sharing every parameter, that takes the backbone's feature maps as input."""
-        tail = Encoder(nn.Identity(), self.encoder.shaping, self.encoder.regions)
-        return DProtoNet(tail, self.prototypes, self.head)
+        return self.with_backbone(nn.Identity())
 
     def parts(self) -> dict[str, nn.Module]:
         """What has a learning rate of its own (Section 4.3)."""
@@ -119,9 +123,13 @@ class BlackBox(nn.Module):
         logits: Tensor = self.head(self.encoder(images).squeeze(1))
         return logits
 
+    def with_backbone(self, backbone: nn.Module) -> "BlackBox":
+        """The same network behind another backbone, sharing everything else."""
+        return BlackBox(Encoder(backbone, self.encoder.shaping, self.encoder.regions), self.head)
+
     def without_backbone(self) -> "BlackBox":
         """The same network, sharing every parameter, that takes the backbone's feature maps as input."""
-        return BlackBox(Encoder(nn.Identity(), self.encoder.shaping, self.encoder.regions), self.head)
+        return self.with_backbone(nn.Identity())
 
     def parts(self) -> dict[str, nn.Module]:
         """What has a learning rate of its own."""

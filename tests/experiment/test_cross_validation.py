@@ -103,7 +103,7 @@ def test_features_are_computed_once_for_all_folds(done: CrossValidation) -> None
     from dprotonet.experiment.trainer import finished
 
     views = trainer.views(model.network, val)
-    kept = finished(trainer.frozen(views, model.network, Accelerator(), 0))
+    kept = finished(trainer.frozen(views, model.network.encoder.backbone, Accelerator(), 0))
     assert (len(kept), kept.augmentations) == (len(val), 0)
     for index in range(len(val)):
         features = model.network.encoder.backbone(views[index, 0].inputs.unsqueeze(0))[0]

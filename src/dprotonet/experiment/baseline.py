@@ -79,11 +79,12 @@ def baseline_data(trainer: Trainer) -> Generator[Preparing, None, BaselineData]:
     check_data(splits.train, 1)
     accelerator = build_accelerator(config.training)
     network = trainer.new_network(splits).to(accelerator.device)
+    backbone = network.encoder.backbone
     views = trainer.views(network, splits.train, augment=trainer.augment)
-    train = yield from trainer.frozen(views, network, accelerator, config.training.augmentations)
-    val = yield from trainer.frozen(trainer.views(network, splits.val), network, accelerator, 0)
+    train = yield from trainer.frozen(views, backbone, accelerator, config.training.augmentations)
+    val = yield from trainer.frozen(trainer.views(network, splits.val), backbone, accelerator, 0)
     classes = tuple(splits.train.classes)
     if config.data.fold:
         return BaselineData(train, val, val, "val", classes)
-    test = yield from trainer.frozen(trainer.views(network, splits.test), network, accelerator, 0)
+    test = yield from trainer.frozen(trainer.views(network, splits.test), backbone, accelerator, 0)
     return BaselineData(train, val, test, "test", classes)

@@ -30,6 +30,7 @@ _LEAST = {
     "push_images": 1,
     "push_sources": 1,
     "augmentations": 0,
+    "frozen_stages": 0,
     "workers": 0,
     "seed": 0,
     "data_seed": 0,

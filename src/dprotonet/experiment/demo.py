@@ -69,7 +69,7 @@ class Demo:
         """Plain features of a split, cached like those of training."""
         views = self.trainer.views(model.network, data)
         advance = partial(on_progress, "evaluating") if on_progress is not None else None
-        return finished(self.trainer.frozen(views, model.network, accelerator, 0), advance)
+        return finished(self.trainer.frozen(views, model.network.encoder.backbone, accelerator, 0), advance)
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """What every simple classifier of the backbone's features comes to, by its name."""

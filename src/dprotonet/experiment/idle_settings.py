@@ -80,7 +80,7 @@ def _idle_by_owner(ownership: str, here: str) -> Iterator[tuple[str, str]]:
 def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     network, training = config.network, config.training
     if training.mode == "frozen":
-        for key in ("checkpoint_activations", "memory_format"):
+        for key in ("checkpoint_activations", "memory_format", "frozen_stages"):
             yield key, "with --mode frozen, whose backbone does not learn; leave it out"
     if network.network == "blackbox":
         return

@@ -45,9 +45,10 @@ def warn_of_epochs(config: Config) -> None:
     if epochs.taken != epochs.asked:
         many = "s" * (epochs.asked != 1)
         logger.warning("%d epoch%s asked for, %d taken: %s", epochs.asked, many, epochs.taken, epochs.why)
-    if training.mode == "frozen" and training.views_per_epoch > 1 + training.augmentations:
+    keeps = training.mode == "frozen" or training.frozen_stages > 0
+    if keeps and training.views_per_epoch > 1 + training.augmentations:
         logger.warning(
-            "views_per_epoch is %d, but frozen mode keeps %d views of each image, which repeat; "
+            "views_per_epoch is %d, but %d views of each image are kept, which repeat; "
             "give --augmentations %d for as many",
             training.views_per_epoch,
             1 + training.augmentations,

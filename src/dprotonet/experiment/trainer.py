@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from accelerate import Accelerator
+from torch import nn
 
 from dprotonet.config import Config, DataConfig, ExplainingConfig, by_name
 from dprotonet.data.base import ImageData, Splits
@@ -20,6 +21,7 @@ from dprotonet.data.transforms import Augment, Views
 from dprotonet.encoder.backbone import Backbone
 from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
+from dprotonet.encoder.stages import divided
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import (
     Progress,
@@ -206,13 +208,13 @@ class Trainer:
         train_views = self.views(network, splits.train, augment=self.augment)
         val_views = self.views(network, splits.val)
         sources: tuple[ViewSource, ViewSource] = (train_views, val_views)
-        trained = network
-        if training.mode == "frozen":
-            network.encoder.backbone.requires_grad_(False)
-            train = yield from self.frozen(train_views, network, accelerator, training.augmentations)
-            val = yield from self.frozen(val_views, network, accelerator, 0)
-            sources, trained = (train, val), network.without_backbone()
-        workers = 0 if training.mode == "frozen" else training.workers
+        first, trained = self.divided(network)
+        if first is not None:
+            first.requires_grad_(False)
+            train = yield from self.frozen(train_views, first, accelerator, training.augmentations)
+            val = yield from self.frozen(val_views, first, accelerator, 0)
+            sources = (train, val)
+        workers = 0 if first is not None else training.workers
         rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
         settings = Settings(
@@ -242,6 +244,17 @@ class Trainer:
             settings=settings,
         )
 
+    def divided(self, network: Network) -> tuple[nn.Module | None, Network]:
+        """What stays frozen, if anything, and the network behind it; both share the network's parameters."""
+        training, backbone = self.config.training, network.encoder.backbone
+        if training.mode == "frozen":
+            return backbone, network.without_backbone()
+        if not training.frozen_stages:
+            return None, network
+        assert isinstance(backbone, Backbone)
+        halves = divided(backbone, training.frozen_stages, image_size=self.config.data.image_size)
+        return halves.first, network.with_backbone(halves.rest)
+
     def _levels(self, network: Network, data: ImageData, accelerator: Accelerator) -> Iterator[Preparing]:
         """Fit what joins levels of the backbone; to the images of all folds, so that they share features."""
         views = self.views(network, data.whole if isinstance(data, Part) else data)
@@ -260,18 +273,19 @@ class Trainer:
         return Views(data, normalise, augment=augment, seed=self.config.data.data_seed)
 
     def frozen(
-        self, views: Views, network: Network, accelerator: Accelerator, augmentations: int
+        self, views: Views, first: nn.Module, accelerator: Accelerator, augmentations: int
     ) -> Generator[Preparing, None, FeatureViews]:
-        """The cached features of a split, computed now if need be (by one process of each machine).
+        """What `first` makes of a split, computed now if need be (by one process of each machine).
 
         Those of a fold are rows of the features of all folds, so that they are computed once for all.
         """
         part = views.data if isinstance(views.data, Part) else None
-        wanted = views if part is None else self.views(network, part.whole, augment=self.augment)
+        if part is not None:
+            views = Views(part.whole, views.normalise, augment=self.augment, seed=views.seed)
         cache = FeatureCache(
             self.cache,
-            network.encoder.backbone,
-            wanted,
+            first,
+            views,
             augmentations if part is None else self.config.training.augmentations,
             accelerator.device,
             workers=self.config.training.workers,

@@ -219,7 +219,7 @@ def _evaluated(trainer: Trainer) -> Evaluation:
     images = choose_split(trainer.splits(data, None), split)
     accelerator = Accelerator()
     views = trainer.views(model.network, images)
-    features = finished(trainer.frozen(views, model.network, accelerator, 0))
+    features = finished(trainer.frozen(views, model.network.encoder.backbone, accelerator, 0))
     with torch.no_grad():
         predictions = evaluate(model.network.without_backbone(), features, accelerator=accelerator)
     return Evaluation(split, model.classes, predictions)
