@@ -154,9 +154,9 @@ class NetworkConfig:
 class TrainingConfig:
     """Learning (Algorithm 2 and Section 4.3)."""
 
-    mode: Literal["joint", "frozen"] = "joint"
-    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops, and
-    implies parts (docs/parts.md) and with them other epochs, rates and another start of the shaping net."""
+    mode: Literal["joint", "frozen", "auto"] = "joint"
+    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops; `auto`
+    tries both on three folds of the training images and takes the better (docs/training.md)."""
     seed: int = 0
     epochs: int = 30
     """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
@@ -222,7 +222,8 @@ class TrainingConfig:
     prototype_start: Literal["regions", "uniform"] = "regions"
     """Prototypes begin as region vectors of training images, or as draws from U(0, 1)."""
     shaping_start: Literal["random", "discriminant"] = "random"
-    """The shaping net begins at random, or as the projection that tells the training classes apart."""
+    """The shaping net begins at random, or as the projection that tells the training classes apart; of a
+    black box, its head."""
     rate_schedule: Literal["cosine", "constant", "step"] = "cosine"
     """How learning rates go over the epochs; the paper names no decay. `step` is ProtoPNet's."""
     decay_backbone: float = 1e-3

@@ -37,9 +37,9 @@ class TrainArguments:
     out: Path | None = None
     """The run folder to make (required, but for --show-config)."""
     recipe: str = "default"
-    """Which values are implied where none is given: default (parts in frozen mode, masks in joint mode),
-    parts, masks, paper (the paper to the letter), or a rival's as its authors have it: protopnet,
-    np-protopnet, gen-protopnet, xprotonet, protopool, pip-net, blackbox."""
+    """Which values are implied where none is given: default (parts), parts, masks, paper (the paper to the
+    letter), or a rival's as its authors have it: protopnet, np-protopnet, gen-protopnet, xprotonet,
+    protopool, pip-net, blackbox."""
     config: Path | None = None
     """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining]; what
     --show-config prints is one."""
@@ -69,7 +69,11 @@ def main(words: list[str]) -> None:
     if before is not None:
         base = replace(TrainArguments(), recipe=before.recipe, **{n: getattr(before, n) for n in _SECTIONS})
         arguments = parsed(TrainArguments, words, command="train", default=base)
-    resolved = _with_sources(resolve(arguments.asked()), arguments, before)
+    asked = arguments.asked()
+    if asked.training.mode == "auto":
+        run_better_mode(asked, arguments)
+        return
+    resolved = _with_sources(resolve(asked), arguments, before)
     flags = {name for name, origin in resolved.origins.items() if origin == _FLAG}
     if not arguments.resume:  # which says itself what it cannot change
         check_idle(resolved.config, flags)
@@ -87,6 +91,27 @@ def main(words: list[str]) -> None:
         cross_validate(resolved, arguments.out, arguments)
     else:
         run(resolved, arguments.out, arguments)
+
+
+def run_better_mode(asked: Config, arguments: TrainArguments) -> None:
+    """Try both modes on folds of the training images, then train by the better one."""
+    from dprotonet.cli.auto import choose_mode
+    from dprotonet.experiment.choose_mode import with_mode
+
+    if arguments.show_config or arguments.resume:
+        flag = "--show-config" if arguments.show_config else "--resume"
+        raise UserError(
+            f"{flag} goes with --mode frozen or joint, not auto"
+            + ("; trials that were stopped go on without --resume" if arguments.resume else "")
+        )
+    if arguments.out is None:
+        raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
+    trials, choice = choose_mode(asked, arguments.out, arguments)
+    resolved = resolve(with_mode(asked, choice.mode))
+    origins = {**resolved.origins, "training.mode": "chosen by cross-validation"}
+    run(replace(resolved, origins=origins), arguments.out, arguments)
+    choice.write(arguments.out)
+    trials.clear()
 
 
 def absolute(data: DataConfig) -> DataConfig:

@@ -38,6 +38,7 @@ from dprotonet.inference.losses import PrototypeLoss, balanced_weights
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.choose_objective import Extra
 from dprotonet.training.phases import (
+    Judgement,
     LearningRates,
     Stage,
     StepDecay,
@@ -256,7 +257,9 @@ def build_stages(config: Config) -> tuple[Stage, ...]:
     )
     epochs, warm, every = training.epochs, training.warm_epochs, training.push_every
     if config.network.network == "blackbox":
-        return plan_without_pushes(rates, epochs=epochs, warm=warm, judge_every=every)
+        stages = plan_without_pushes(rates, epochs=epochs, warm=warm, judge_every=every)
+        # A head that starts as the discriminant is a classifier already: if nothing gets better, it is kept.
+        return (Judgement(), *stages) if training.shaping_start == "discriminant" else stages
     if config.network.ownership == "channels":
         pretrain = training.pretrain_epochs
         return plan_presence(rates, pretrain=pretrain, epochs=epochs, warm=warm, locate_every=every)

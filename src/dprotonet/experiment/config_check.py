@@ -70,6 +70,8 @@ _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
 
 def check_config(config: Config) -> None:
     """Numbers that no network could be built or trained from."""
+    if config.training.mode == "auto":
+        raise UserError("mode auto is decided by `dprotonet train` and dp.train; here give frozen or joint")
     sections = (config.data, config.network, config.training, config.augmentation, config.explaining)
     values = {name: value for section in sections for name, value in vars(section).items()}
     for name, value in values.items():

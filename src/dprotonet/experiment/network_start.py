@@ -10,6 +10,7 @@ from dprotonet.network import BlackBox, Network
 from dprotonet.training.discriminant import drawn_vectors, start_as_discriminant
 from dprotonet.training.part_discriminant import start_parts_as_discriminants
 from dprotonet.training.part_start import start_parts
+from dprotonet.training.pooled_discriminant import start_head_as_discriminant
 from dprotonet.training.start import starting_vectors, uniform_vectors
 from dprotonet.training.views import ViewSource
 
@@ -17,8 +18,12 @@ from dprotonet.training.views import ViewSource
 def start_network(
     network: Network, views: ViewSource, training: TrainingConfig, device: torch.device
 ) -> None:
-    """Start all that does not start at random; a black box does, and so do channels."""
-    if isinstance(network, BlackBox) or isinstance(network.prototypes.pairing, ChannelMaximum):
+    """Start all that does not start at random, as channels do."""
+    if isinstance(network, BlackBox):
+        if training.shaping_start == "discriminant":
+            start_head_as_discriminant(network, views, device=device)
+        return
+    if isinstance(network.prototypes.pairing, ChannelMaximum):
         return
     seed, shaping, regions = training.seed, network.encoder.shaping, network.encoder.regions
     if isinstance(shaping, WithParts):

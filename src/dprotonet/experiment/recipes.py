@@ -113,6 +113,33 @@ FROZEN: Tables = {
 Here the shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates
 suffice; chosen by cross-validation inside training images (docs/results.md)."""
 
+JOINT: Tables = {
+    "training": {
+        "epochs": 10,
+        "warm_epochs": 0,  # nothing is random that would have to settle first
+        "push_every": 5,
+        "shaping_start": "discriminant",
+        "rate_shaping": 3e-4,
+        "rate_prototypes": 3e-4,
+    }
+}
+"""What `--mode joint` implies for DProtoNet with masks, other than by the recipe of the paper: a random
+shaping net would drag the backbone along before it knows anything (docs/training.md)."""
+
+JOINT_BLACKBOX: Tables = {
+    "training": {
+        "epochs": 10,
+        "warm_epochs": 0,
+        "push_every": 5,  # judged as often as the others are pushed
+        "shaping_start": "discriminant",  # here of the head
+        "rate_head": 1e-4,
+    }
+}
+
+STEADY: Tables = {"training": {"batchnorm": "frozen"}}
+"""What joint mode implies for all networks, other than by the recipes of the paper and of the authors, who
+name nothing: statistics that a few hundred steps move are neither ImageNet's nor the data's."""
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -173,8 +200,11 @@ PARTS: Tables = {  # docs/parts.md
     },
 }
 
+JOINT_PARTS: Tables = {"training": {"epochs": 10}}
+"""Parts whose backbone learns need half the epochs, each many times as long (docs/training.md)."""
+
 RECIPES: Mapping[str, Recipe] = {
-    "default": Recipe("what we found best: parts in frozen mode, smooth masks in joint mode"),
+    "default": Recipe("what we found best: parts"),
     "masks": Recipe("smooth masks that look at the whole image", {}, "dprotonet"),
     "parts": Recipe("prototypes that are parts of the object, each row another place", PARTS, "dprotonet"),
     "paper": Recipe(
@@ -258,15 +288,22 @@ def _layers(name: str, recipe: Recipe, network: str, given: Tables) -> Iterator[
     """What is implied and by what, the weaker first."""
     yield f"network {network}", NETWORKS[network]
     mode = given["training"].get("mode", "joint")
-    if network == "dprotonet" and mode == "frozen":
+    origin = f"{mode} mode"
+    if mode == "joint" and name in (DEFAULT, "masks", "parts", "blackbox"):
+        yield origin, STEADY
+        if network == "blackbox":
+            yield origin, JOINT_BLACKBOX
+    if network == "dprotonet":
         if name == DEFAULT and _can_be_parts(given):
-            yield "frozen mode", PARTS
+            yield origin, PARTS
         elif name != "paper" and _is_plain(given):
-            yield "frozen mode", FROZEN
+            yield origin, FROZEN if mode == "frozen" else JOINT
     if recipe.network:
         yield f"recipe {name}", {"network": {"network": recipe.network}}
     yield f"recipe {name}", recipe.tables
     yield f"recipe {name}", recipe.networks.get(network, {})
+    if mode == "joint" and (name == "parts" or (name == DEFAULT and _can_be_parts(given))):
+        yield origin, JOINT_PARTS if network == "dprotonet" else {}
 
 
 def _recipe(name: str) -> Recipe:

@@ -6,12 +6,16 @@ after whitening. Only the shrinkage of the covariance is chosen, on validation d
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
-from dprotonet.training.discriminant import ClassMoments, fisher_discriminant
+from dprotonet.network import BlackBox
+from dprotonet.training.discriminant import ClassMoments, every_view, fisher_discriminant
 from dprotonet.training.evaluation import Predictions
 from dprotonet.training.features import FeatureViews
 from dprotonet.training.probe import pooled_features
+from dprotonet.training.views import ViewSource, chunks, load
 
 _SHRINKAGES = (0.3, 0.5, 0.7)
 _CHUNK = 4096  # vectors at a time: sums are in float64, which would double the memory of all
@@ -60,3 +64,61 @@ def discriminant_rule(moments: ClassMoments, *, shrinkage: float) -> PooledDiscr
     means = (moments.means() - centre) @ directions.T  # (C, K)
     weight = means @ directions
     return PooledDiscriminant(weight, -means.square().sum(1) / 2 - weight @ centre, shrinkage)
+
+
+_START = 0.5  # shrinkage of a head that will learn on
+_SCALES = tuple(2.0**-power for power in range(9))
+
+
+@torch.no_grad()
+def start_head_as_discriminant(
+    network: BlackBox, views: ViewSource, *, batch: int = 60, device: torch.device
+) -> None:
+    """Set the head of a black box to the discriminant of the training views, as sure as it may be.
+
+    The rule's own logits are far too sure of images that it has not seen: a first step would throw away what
+    it knows to bring them down. So they are multiplied by the one number with which a rule from one half of
+    the images has the smallest cross-entropy on the other half.
+    """
+    was_training = network.training
+    network.eval()
+    found = [
+        (
+            network.encoder(view.inputs.to(device)).squeeze(1).float().cpu(),
+            torch.as_tensor(view.label),
+            view.index,
+        )
+        for view in load(views, chunks(every_view(views), batch), workers=0)
+    ]
+    network.train(was_training)
+    pooled, labels, index = (torch.cat([torch.as_tensor(item[n]) for item in found]) for n in range(3))
+    classes = network.head.out_features
+    rule = _rule(pooled, labels, classes)
+    scale = _honest_scale(pooled, labels, index, classes)
+    network.head.weight.copy_(scale * rule.weight)
+    network.head.bias.copy_(scale * rule.bias)
+
+
+def _rule(pooled: Tensor, labels: Tensor, classes: int) -> PooledDiscriminant:
+    moments = ClassMoments(classes, pooled.shape[1])
+    for vectors, names in zip(pooled.split(_CHUNK), labels.split(_CHUNK), strict=True):
+        moments.update(vectors, names)
+    return discriminant_rule(moments, shrinkage=_START)
+
+
+def _honest_scale(pooled: Tensor, labels: Tensor, index: Tensor, classes: int) -> float:
+    """The scale of logits that suits images which the rule was not made from."""
+    half = _alternating(labels, index)
+    if any(len(labels[part].unique()) < classes for part in (half, ~half)):
+        return _SCALES[-1]  # some class has a single image: nothing to measure by, so hardly sure
+    logits = _rule(pooled[half], labels[half], classes).logits(pooled[~half])
+    return min(_SCALES, key=lambda scale: cross_entropy(scale * logits, labels[~half]).item())
+
+
+def _alternating(labels: Tensor, index: Tensor) -> Tensor:
+    """Every other image of each class, with all its views, bool (N,)."""
+    half = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique():
+        images = index[labels == label].unique()
+        half |= torch.isin(index, images[::2])
+    return half

@@ -1,0 +1,41 @@
+"""`dprotonet train --mode auto`: whether the backbone should learn, tried out before the run itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dprotonet.cli.train import TrainArguments
+    from dprotonet.config import Config
+    from dprotonet.experiment.choose_mode import ModeChoice, ModeTrials
+
+
+def choose_mode(config: "Config", out: Path, arguments: "TrainArguments") -> "tuple[ModeTrials, ModeChoice]":
+    """Run the trials with a bar and a line for each fold, and say what was decided."""
+    from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.build import default_cache
+    from dprotonet.experiment.choose_mode import FOLDS, ModeTrials
+    from dprotonet.experiment.run_folder import RunFolder
+
+    console = stderr_console()
+    RunFolder(out).check_free(overwrite=arguments.overwrite)  # before hours of trials
+    with Reporter(console) as reporter:
+        trials = ModeTrials(
+            config,
+            out,
+            cache=arguments.cache or default_cache(),
+            on_scan=lambda done, total: reporter.advance("scan", done, total),
+        )
+        running, current = trials.run(), None
+        while True:
+            try:
+                mode, step = next(running)
+            except StopIteration as stop:
+                choice: ModeChoice = stop.value
+                break
+            if (mode, step.fold) != current:
+                current = (mode, step.fold)
+                console.print(f"trial of mode {mode}, fold {step.fold} of {FOLDS}", style="bold")
+            if step.event is not None:
+                reporter.show(step.event)
+    console.print(choice.told(), style="bold", soft_wrap=True)
+    return trials, choice
