@@ -132,7 +132,7 @@ JOINT_BLACKBOX: Tables = {
         "warm_epochs": 0,
         "push_every": 5,  # judged as often as the others are pushed
         "shaping_start": "discriminant",  # here of the head
-        "rate_head": 1e-4,
+        "rate_head": 3e-4,
     }
 }
 
