@@ -27,10 +27,11 @@ from dprotonet.experiment.recipes import RECIPES
         ("--mode frozen --rate-head 1e-3", "--rate-head", "--head-learns always"),
         ("--mode frozen --last-layer-epochs 5", "--last-layer-epochs", "--head-learns always"),
         ("--mode frozen --rate-prototypes 1e-3", "--rate-prototypes", "--prototypes-learn always"),
-        ("--rate-parts 1e-3", "--rate-parts", "--regions parts"),
-        ("--level-channels 16", "--level-channels", "--levels 2"),
+        ("--recipe masks --rate-parts 1e-3", "--rate-parts", "--regions parts"),
+        ("--recipe masks --level-channels 16", "--level-channels", "--levels 2"),
         ("--mask-style uniform --mask-grid 4", "--mask-grid", "--mask-style spatial"),
         ("--network blackbox --prototypes-per-class 5", "--prototypes-per-class", "no prototypes"),
+        ("--mode frozen --frozen-stages 2", "--frozen-stages", "--mode frozen"),
         ("--network protopnet --masks 5", "--masks", "--regions masks"),
     ],
 )

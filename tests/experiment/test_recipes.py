@@ -81,9 +81,22 @@ def test_python_trains_frozen_mode_as_the_command_line_does(recipe: str, tables:
     assert {key: getattr(training, key) for key in wanted} == wanted
 
 
-def test_joint_mode_has_none_of_frozen_modes_values() -> None:
-    joint = final_config(Config()).training
-    assert all(getattr(joint, key) != value for key, value in FROZEN["training"].items())
+def test_joint_mode_has_parts_that_start_as_discriminants_and_steady_statistics() -> None:
+    joint = final_config(Config())
+    assert (joint.network.regions, joint.training.shaping_start) == ("parts", "discriminant")
+    assert (joint.training.epochs, joint.training.batchnorm) == (10, "frozen")
+    masks = final_config(Config(recipe="masks"))
+    assert (masks.network.regions, masks.training.shaping_start) == ("masks", "discriminant")
+    assert masks.training.rate_shaping == FROZEN["training"]["rate_shaping"]
+    paper = final_config(Config(recipe="paper"))
+    assert (paper.training.shaping_start, paper.training.batchnorm) == ("random", "learns")
+
+
+def test_a_black_box_that_learns_starts_as_the_discriminant() -> None:
+    config = final_config(Config(network=NetworkConfig(network="blackbox")))
+    assert (config.training.shaping_start, config.training.batchnorm) == ("discriminant", "frozen")
+    frozen = Config(network=NetworkConfig(network="blackbox"), training=TrainingConfig(mode="frozen"))
+    assert final_config(frozen).training.shaping_start == "random"
 
 
 @pytest.mark.parametrize(
@@ -99,10 +112,10 @@ def test_joint_mode_has_none_of_frozen_modes_values() -> None:
         ("--similarity log", "masks", 10),
         ("--regions points", "points", 10),
         ("--recipe masks", "masks", 10),
-        ("--mode joint", "masks", 10),
+        ("--mode joint", "parts", 10),
     ],
 )
-def test_frozen_mode_has_parts_unless_something_else_is_asked_for(
+def test_both_modes_have_parts_unless_something_else_is_asked_for(
     words: str, regions: str, count: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = config_from(tomllib.loads(shown(["--mode", "frozen", *words.split()], capsys)))
@@ -147,7 +160,8 @@ def test_what_is_given_wins_even_where_it_equals_the_default() -> None:
         ("--mode frozen --shaping-start random", "random"),
         ("--mode frozen --regions occurrence", "random"),
         ("--mode frozen --network xprotonet", "random"),
-        ("--mode joint --config FILE", "random"),
+        ("--mode joint --config FILE", "discriminant"),
+        ("--mode joint --recipe paper", "random"),
         ("--config FILE", "discriminant"),
         ("--mode joint --mode frozen", "discriminant"),
         ("--mode frozen --dimension 1", "random"),

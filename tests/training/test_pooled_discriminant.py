@@ -4,11 +4,19 @@ import numpy as np
 import pytest
 import torch
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
+from dprotonet.encoder.encoder import Encoder
+from dprotonet.encoder.regions import Masks
+from dprotonet.network import BlackBox
 from dprotonet.training.discriminant import ClassMoments
 from dprotonet.training.features import FeatureViews
-from dprotonet.training.pooled_discriminant import discriminant_rule, fit_discriminant
+from dprotonet.training.pooled_discriminant import (
+    discriminant_rule,
+    fit_discriminant,
+    start_head_as_discriminant,
+)
 
 
 def cloud(labels: Tensor, *, apart: float = 1.0, dimension: int = 12, seed: int = 0) -> Tensor:
@@ -84,3 +92,18 @@ def test_the_shrinkage_is_the_best_on_validation_images(strength: float) -> None
     found = fit_discriminant(views(train.unsqueeze(1), labels), judged, classes=3)
     assert found.strength == strength
     assert found.val_accuracy > 0.999  # up to the rounding of an average
+
+
+def test_a_head_starts_as_the_rule_and_as_sure_as_it_may_be() -> None:
+    """Its answers are the rule's; its sureness that of images which the rule has not seen."""
+    labels = torch.arange(160) % 4
+    vectors, fresh = cloud(labels, apart=2.0, dimension=40), cloud(labels, apart=2.0, dimension=40, seed=1)
+    whole = Masks(torch.ones(1, 1, 2, 1), dimension=40)
+    network = BlackBox(Encoder(nn.Identity(), nn.Identity(), whole), nn.Linear(40, 4))
+    start_head_as_discriminant(network, views(vectors.unsqueeze(1), labels), device=torch.device("cpu"))
+    rule = discriminant_rule(moments_of(vectors, labels), shrinkage=0.5)
+    logits, own = rule.logits(fresh), network.head(fresh)
+    ratio = network.head.weight.double() / rule.weight
+    torch.testing.assert_close(ratio, ratio.mean().expand_as(ratio), rtol=1e-3, atol=1e-3)
+    assert (own.argmax(1) == logits.argmax(1)).all()
+    assert cross_entropy(own, labels) < 0.8 * cross_entropy(logits, labels)

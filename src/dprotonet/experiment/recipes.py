@@ -371,11 +371,21 @@ def _told(origin: str, name: str, value: Any) -> str:
 
 def check_rival(config: Config) -> None:
     """A rival's name on a config that has DProtoNet's values throughout would be a wrong label."""
-    word, given, plain = config.network.network, to_tables(config), to_tables(Config())
-    keys = [(name, key) for name, values in NETWORKS[word].items() for key in values]
-    telling = [(name, key) for name, key in keys if NETWORKS[word][name][key] != plain[name][key]]
-    if telling and all(given[name][key] == plain[name][key] for name, key in telling):
+    word, given = config.network.network, to_tables(config)
+    plain = [Config(), *(_dprotonet(recipe, config.training.mode) for recipe in (DEFAULT, "masks"))]
+    if any(_is_as(given, NETWORKS[word], to_tables(ours)) for ours in plain):
         raise UserError(
             f"network is '{word}', but its values are DProtoNet's; use `dprotonet train --network {word}`, "
             f"or in Python Config(network=NetworkConfig(network='{word}'))"
         )
+
+
+def _dprotonet(recipe: str, mode: str) -> Config:
+    return config_from({"recipe": recipe, "training": {"mode": mode}})
+
+
+def _is_as(given: Tables, theirs: Tables, ours: Tables) -> bool:
+    """Whether all that tells a rival from DProtoNet is DProtoNet's; not where nothing does."""
+    keys = [(name, key) for name, values in theirs.items() for key in values]
+    telling = [(name, key) for name, key in keys if theirs[name][key] != ours[name][key]]
+    return bool(telling) and all(given[name][key] == ours[name][key] for name, key in telling)
