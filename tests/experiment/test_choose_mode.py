@@ -1,4 +1,4 @@
-"""`--mode auto`: both modes on the same folds, the better one trained, the numbers kept; test images unseen."""
+"""`--mode auto`: both modes on the same folds, the better one trained, the numbers kept."""
 
 import json
 from dataclasses import replace

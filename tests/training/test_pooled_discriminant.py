@@ -96,10 +96,10 @@ def test_the_shrinkage_is_the_best_on_validation_images(strength: float) -> None
 
 def test_a_head_starts_as_the_rule_and_as_sure_as_it_may_be() -> None:
     """Its answers are the rule's; its sureness that of images which the rule has not seen."""
-    labels = torch.arange(160) % 4
-    vectors, fresh = cloud(labels, apart=2.0, dimension=40), cloud(labels, apart=2.0, dimension=40, seed=1)
-    whole = Masks(torch.ones(1, 1, 2, 1), dimension=40)
-    network = BlackBox(Encoder(nn.Identity(), nn.Identity(), whole), nn.Linear(40, 4))
+    labels = torch.arange(48) % 4  # fewer than dimensions: the rule is far too sure
+    vectors, fresh = (cloud(labels, apart=2.0, dimension=64, seed=seed) for seed in (0, 1))
+    whole = Masks(torch.ones(1, 1, 2, 1), dimension=64)
+    network = BlackBox(Encoder(nn.Identity(), nn.Identity(), whole), nn.Linear(64, 4))
     start_head_as_discriminant(network, views(vectors.unsqueeze(1), labels), device=torch.device("cpu"))
     rule = discriminant_rule(moments_of(vectors, labels), shrinkage=0.5)
     logits, own = rule.logits(fresh), network.head(fresh)
