@@ -9,48 +9,15 @@ their section.
 import dataclasses
 import tomllib
 import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dprotonet.errors import UserError
+from dprotonet.implied import IMPLIED, Implied, settings
 
 T = TypeVar("T")
-
-
-class Implied:
-    """Marks a value that nobody gave. It computes and compares like any other of its type."""
-
-
-class _ImpliedStr(Implied, str): ...
-
-
-class _ImpliedInt(Implied, int): ...
-
-
-class _ImpliedFloat(Implied, float): ...
-
-
-class _ImpliedTuple(Implied, tuple[Any, ...]): ...
-
-
-_IMPLIED: Mapping[type, Any] = {
-    str: _ImpliedStr,
-    int: _ImpliedInt,
-    float: _ImpliedFloat,
-    tuple: _ImpliedTuple,
-}
-
-
-@typing.dataclass_transform(frozen_default=True)
-def settings(kind: type[T]) -> type[T]:
-    """A frozen dataclass whose defaults are implied; only those of bools, which cannot be marked, are not."""
-    for name, value in list(vars(kind).items()):
-        if name in kind.__annotations__ and type(value) in _IMPLIED:
-            setattr(kind, name, _IMPLIED[type(value)](value))
-    return dataclass(frozen=True)(kind)
 
 
 @settings
@@ -362,7 +329,7 @@ def _given(section: Any) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return to_tables(value)
-    for kind, marked in _IMPLIED.items():
+    for kind, marked in IMPLIED.items():
         if isinstance(value, marked):
             value = kind(value)
     return list(value) if isinstance(value, tuple) else value
