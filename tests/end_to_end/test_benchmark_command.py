@@ -170,6 +170,15 @@ def test_a_run_that_another_process_is_at_is_left_to_it(plan: Path, tmp_path: Pa
     assert "another process" in progress.failure.reason
 
 
+def test_settings_of_speed_do_not_make_another_plan(plan: Path, done: Path) -> None:
+    tables = tomllib.loads(PLAN)
+    tables["training"] |= {"workers": 3, "memory_format": "channels_last"}
+    benchmark = running.Benchmark(Plan.of(tables, where="faster"), done)
+    assert len(benchmark.results()) == 2
+    tables["training"]["rate_head"] = 0.5
+    assert running.Benchmark(Plan.of(tables, where="other"), done).results() == {}
+
+
 def test_a_folder_of_another_plan_is_refused(
     plan: Path, done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

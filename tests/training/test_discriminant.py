@@ -13,6 +13,7 @@ from dprotonet.encoder.regions import Occurrence, Points
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
 from dprotonet.experiment.config_check import check_config
+from dprotonet.experiment.recipes import final_config
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.inference.head import Head
 from dprotonet.inference.pairing import own_region
@@ -304,8 +305,9 @@ def test_where_no_discriminant_can_be_the_user_is_told(setting: dict, words: str
     config = tiny_config(shaping_start="discriminant")
     config = replace(config, network=replace(config.network, **setting))
     with pytest.raises(UserError, match=f"{words}.*--shaping-start random"):
-        check_config(config)
-    check_config(replace(config, training=replace(config.training, shaping_start="random")))
+        check_config(final_config(config))
+    random = replace(config, training=replace(config.training, shaping_start="random"))
+    check_config(final_config(random))
 
 
 @pytest.mark.parametrize("mode", ["joint", "frozen"])

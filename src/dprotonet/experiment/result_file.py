@@ -13,6 +13,7 @@ from dprotonet.experiment.recipes import config_from, final_config
 from dprotonet.files import write_text
 
 RESULT = "result.json"
+_OF_SPEED = ("training.workers", "training.memory_format")  # change how fast, never what is learned
 
 
 def write_result(place: Path, config: Config, found: dict[str, Any]) -> None:
@@ -31,6 +32,6 @@ def read_result(place: Path, config: Config) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{place / RESULT} is damaged; remove it to evaluate the run anew") from None
     for name, value in by_name(final_config(config)).items():
-        if trained[name] != value:
+        if trained[name] != value and name not in _OF_SPEED:
             raise UserError(f"{place} was trained with another {name}; name another --out, or remove it")
     return result

@@ -1,0 +1,147 @@
+"""The tables of networks in results.md and rivals.md: cut from a benchmark, drawn from what was cut.
+
+    dprotonet benchmark configs/frozen/general.toml --out runs/general
+    dprotonet benchmark configs/frozen/medical.toml --out runs/medical
+    python docs/frozen_tables.py runs/general runs/medical     # results.json → docs/results/frozen-*.json
+    python docs/frozen_tables.py                               # docs/results/frozen-*.json → both pages
+
+What stands between the marks in the pages is never written by hand; a test compares it with the JSON.
+"""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent
+TABLES = {"frozen-general": ("accuracy",), "frozen-medical": ("accuracy", "auroc")}
+PAGES = {"results.md": tuple(TABLES), "rivals.md": ("frozen-choice",)}
+KEPT = (
+    *("row", "column", "seed", "baseline", "split", "images"),
+    *("accuracy", "balanced_accuracy", "auroc", "accuracy_at_the_end"),
+    *("epochs", "kept epoch", "steps", "seconds", "stopped by", "push changes"),
+)
+Result = Mapping[str, Any]
+
+
+def cut(results: Path) -> dict[str, Any]:
+    """What a table needs of a benchmark's results.json: no configs, no confusion matrices."""
+    content = json.loads(results.read_text(encoding="utf-8"))
+    runs = [{key: item[key] for key in KEPT if key in item} for item in content["results"]]
+    return {
+        "title": content["title"],
+        "finished": content["finished"],
+        "runs": content["runs"],
+        "results": runs,
+    }
+
+
+def table(content: Mapping[str, Any], measures: Sequence[str]) -> str:
+    """Markdown: a line for each row, the best mean of a column in bold."""
+    results: list[Result] = content["results"]
+    rows, columns = (list(dict.fromkeys(item[key] for item in results)) for key in ("row", "column"))
+    pairs = [(column, measure) for column in columns for measure in measures]
+    shown = [pair for pair in pairs if any(_of(results, row, *pair) for row in rows)]
+    best = {pair: max(_mean(_of(results, row, *pair)) for row in rows) for pair in shown}
+    several = len(measures) > 1
+    words = {"accuracy": "accuracy", "auroc": "AUROC"}
+    heads = [f"{column}, {words[measure]}" if several else column for column, measure in shown]
+    heads = ["", *heads, "runs", "epochs", "kept", "steps", "seconds", "stopped by", "first push", "later"]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for row in rows:
+        cells = [_value(_of(results, row, *pair), best[pair]) for pair in shown]
+        found = [item for item in results if item["row"] == row]
+        lines.append(f"| {' | '.join([row, *cells, *_length(found), *_pushes(found)])} |")
+    return "\n".join(lines)
+
+
+def _of(results: Iterable[Result], row: str, column: str, measure: str) -> list[float]:
+    return [
+        item[measure]
+        for item in results
+        if (item["row"], item["column"]) == (row, column) and item[measure] is not None
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else -1.0
+
+
+def _value(values: Sequence[float], best: float) -> str:
+    if not values:
+        return "–"
+    text = f"{100 * fmean(values):.1f}"
+    text = f"**{text}**" if fmean(values) == best else text
+    return text + (f" ± {100 * stdev(values):.1f}" if len(values) > 1 else "")
+
+
+def _length(found: Sequence[Result]) -> list[str]:
+    numbers = []
+    for key in ("epochs", "kept epoch", "steps", "seconds"):
+        known = [item[key] for item in found if item.get(key) is not None]
+        numbers.append(f"{fmean(known):.0f}" if known else "–")
+    counts = Counter(word for item in found for word in item.get("stopped by") or ())
+    words = ", ".join(f"{word} {number}" for word, number in counts.most_common())
+    return [str(len(found)), *numbers, words or "–"]
+
+
+def _pushes(found: Sequence[Result]) -> list[str]:
+    """Mean change of validation accuracy in points, at the first push of a run and at the later ones."""
+    changes = [item["push changes"] for item in found if item["push changes"]]
+    first, later = [item[0] for item in changes], [change for item in changes for change in item[1:]]
+    return [_signed(100 * fmean(some)) if some else "–" for some in (first, later)]
+
+
+def _signed(points: float) -> str:
+    text = f"{points:+.1f}".replace("-", "−")
+    return "0.0" if text in ("+0.0", "−0.0") else text
+
+
+def choices(content: Mapping[str, Any]) -> str:
+    """Markdown: validation accuracy of settings that were tried, after each push and at it."""
+    heads = (
+        "ProtoPNet and its like",
+        "steps",
+        "validation accuracy after each round, %",
+        "change at each push",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for run in content["runs"]:
+        rounds = ", ".join(f"{100 * item['val_accuracy']:.1f}" for item in run["rounds"])
+        pushes = ", ".join(_signed(100 * (after - before)) for before, after in run["pushes"])
+        lines.append(f"| {run['name']} | {run['steps']} | {rounds} | {pushes or '–'} |")
+    return "\n".join(lines)
+
+
+def drawn() -> dict[str, str]:
+    """The text of each page with every table between its marks drawn anew from its JSON."""
+    return {page: _page(page, names) for page, names in PAGES.items()}
+
+
+def _page(page: str, names: Sequence[str]) -> str:
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for name in names:
+        content = json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        found = table(content, TABLES[name]) if name in TABLES else choices(content)
+        begin, end = f"<!-- {name}: docs/frozen_tables.py -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(begin)
+        _, _, after = rest.partition(end)
+        assert begin in text, f"{page} has no marks of {name}"
+        assert end in rest, f"{page} has no end of {name}"
+        text = f"{before}{begin}\n\n{found}\n\n{end}{after}"
+    return text
+
+
+def main(folders: Sequence[str]) -> None:
+    for name, folder in zip(TABLES, folders, strict=False):
+        text = json.dumps(cut(Path(folder) / "results.json"), ensure_ascii=False, indent=1)
+        (DOCS / "results" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+    for page, text in drawn().items():
+        (DOCS / page).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

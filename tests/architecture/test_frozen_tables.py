@@ -1,0 +1,66 @@
+"""The tables of networks in the docs are what the committed results say, and these are of the plans."""
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from dprotonet.experiment.benchmark.plan import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+NAMES = ("frozen-general", "frozen-medical")
+
+
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("frozen_tables", ROOT / "docs" / "frozen_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def results(name: str) -> dict:
+    found: dict = json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_pages_are_drawn_from_the_results(tables: ModuleType) -> None:
+    for page, text in tables.drawn().items():
+        assert text == (ROOT / "docs" / page).read_text(encoding="utf-8"), "run python docs/frozen_tables.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_accuracy_of_a_table_is_the_mean_of_its_runs(name: str) -> None:
+    """Literally, from the text of the page: no code of the script takes part."""
+    block = PAGE.split(f"<!-- {name}:")[1].split("<!-- end")[0]
+    head, _, *lines = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("|")]
+    column = next(item["column"] for item in results(name)["results"])
+    place = next(place for place, title in enumerate(head) if title.strip().split(",")[0] == column)
+    checked = 0
+    for cells in lines:
+        found = [
+            item["accuracy"]
+            for item in results(name)["results"]
+            if (item["row"], item["column"]) == (cells[0].strip(), column)
+        ]
+        if found:
+            written = re.match(r"\s*\**([\d.]+)", cells[place])
+            assert written is not None
+            assert float(written.group(1)) == pytest.approx(100 * sum(found) / len(found), abs=0.051)
+            checked += 1
+    assert checked >= 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_results_are_of_the_plan(name: str) -> None:
+    plan = Plan.read(ROOT / "configs" / "frozen" / f"{name.removeprefix('frozen-')}.toml")
+    cells = {(cell.row, cell.column, cell.seed) for cell in plan.cells}
+    found = [(item["row"], item["column"], item["seed"]) for item in results(name)["results"]]
+    assert len(set(found)) == len(found) == results(name)["finished"]
+    assert set(found) <= cells
