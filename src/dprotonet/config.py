@@ -178,7 +178,8 @@ class TrainingConfig:
     batchnorm: Literal["learns", "frozen"] = "learns"
     """Statistics of the backbone's BatchNorm in joint mode: of the batches, or as they were pre-trained."""
     shaping_dropout: float = 0.0
-    """Share of the channels that each layer of the shaping net does without in a training step."""
+    """Share of the channels that each layer of the shaping net does without in a training step; of a black
+    box, which has none, of the pooled features."""
     part_dropout: float = 0.0
     """Share of the parts that a training step does without in an image, for `--regions parts`."""
     prototypes_learn: Literal["always", "never"] = "always"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Parts
@@ -118,14 +119,18 @@ class BlackBox(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.head = head
+        self.dropout = 0.0  # share of the pooled features that a training step does without
 
     def forward(self, images: Tensor) -> Tensor:
-        logits: Tensor = self.head(self.encoder(images).squeeze(1))
+        pooled = dropout(self.encoder(images).squeeze(1), self.dropout, self.head.training)
+        logits: Tensor = self.head(pooled)
         return logits
 
     def with_backbone(self, backbone: nn.Module) -> "BlackBox":
         """The same network behind another backbone, sharing everything else."""
-        return BlackBox(Encoder(backbone, self.encoder.shaping, self.encoder.regions), self.head)
+        other = BlackBox(Encoder(backbone, self.encoder.shaping, self.encoder.regions), self.head)
+        other.dropout = self.dropout
+        return other
 
     def without_backbone(self) -> "BlackBox":
         """The same network, sharing every parameter, that takes the backbone's feature maps as input."""

@@ -133,6 +133,8 @@ JOINT_BLACKBOX: Tables = {
         "push_every": 5,  # judged as often as the others are pushed
         "shaping_start": "discriminant",  # here of the head
         "rate_head": 3e-4,
+        "shaping_dropout": 0.5,  # it starts with nearly all training images right: without it nothing is left
+        "label_smoothing": 0.05,
     }
 }
 

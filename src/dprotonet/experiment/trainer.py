@@ -150,7 +150,7 @@ class Trainer:
             pretrained=True,
         )
         for part in network.modules():
-            if isinstance(part, (Shaping, Parts)):
+            if isinstance(part, (Shaping, Parts, BlackBox)):
                 part.dropout = self.config.training.shaping_dropout
         self._fit_memory(network)
         return network
