@@ -1,6 +1,8 @@
-"""Settings of frozen mode compared by cross-validation inside training images; test images are never opened.
+"""Settings compared by cross-validation inside training images, in frozen mode unless told otherwise; test
+images are never opened.
 
     python benchmarks/recipe_folds.py --data cub:PATH --folds 3 --name cluster training.cluster=0.0
+    python benchmarks/recipe_folds.py --data cub:PATH --folds 3 training.mode='"joint"' training.frozen_stages=3
     python benchmarks/recipe_folds.py --data birds --folds 0 --name masks recipe=masks data.val_per_species=60
 
 Without folds, the validation split judges. Runs do not stop early: printed is the accuracy before and after
@@ -54,13 +56,14 @@ def main() -> None:
     parser.add_argument("--name", default="parts")
     parser.add_argument("--data", default="birds")
     parser.add_argument("--folds", type=int, default=0)
+    parser.add_argument("--only", type=int, default=0, help="a single fold, from 1")
     parser.add_argument("--cache", type=Path, default=default_cache())
     options = parser.parse_args()
     splits, found = RememberedSplits(), []
-    for fold in range(1, options.folds + 1) if options.folds else [0]:
+    for fold in [options.only] if options.only else range(1, options.folds + 1) if options.folds else [0]:
         tables = tables_of(options.settings)
         tables["data"] |= {"data": options.data, "folds": options.folds, "fold": fold}
-        tables["training"] |= {"mode": "frozen", "patience": _FOREVER}
+        tables["training"] = {"mode": "frozen", "patience": _FOREVER, **tables["training"]}
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(config_from(tables), Path(folder, "run"), cache=options.cache, splits=splits)
             found.append(pushes(trainer))
