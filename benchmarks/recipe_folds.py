@@ -2,7 +2,7 @@
 images are never opened.
 
     python benchmarks/recipe_folds.py --data cub:PATH --folds 3 --name cluster training.cluster=0.0
-    python benchmarks/recipe_folds.py --data cub:PATH --folds 3 training.mode='"joint"' training.frozen_stages=3
+    python benchmarks/recipe_folds.py --data cub:PATH --folds 3 --only 1 training.mode='"joint"'
     python benchmarks/recipe_folds.py --data birds --folds 0 --name masks recipe=masks data.val_per_species=60
 
 Without folds, the validation split judges. Runs do not stop early: printed is the accuracy before and after
