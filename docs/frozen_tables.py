@@ -1,9 +1,11 @@
-"""The tables of networks in results.md and rivals.md: cut from a benchmark, drawn from what was cut.
+"""The tables of networks in results.md, rivals.md and training.md: cut from a benchmark, drawn from that.
 
     dprotonet benchmark configs/frozen/general.toml --out runs/general
     dprotonet benchmark configs/frozen/medical.toml --out runs/medical
-    python docs/frozen_tables.py runs/general runs/medical     # results.json → docs/results/frozen-*.json
-    python docs/frozen_tables.py                               # docs/results/frozen-*.json → both pages
+    dprotonet benchmark configs/joint/general.toml --out runs/joint
+    python docs/frozen_tables.py runs/general runs/medical runs/joint      # results.json → docs/results/*.json
+    python docs/frozen_tables.py joint-general=runs/joint                  # of one of them alone
+    python docs/frozen_tables.py                                           # docs/results/*.json → the pages
 
 What stands between the marks in the pages is never written by hand; a test compares it with the JSON.
 """
@@ -17,8 +19,16 @@ from statistics import fmean, stdev
 from typing import Any
 
 DOCS = Path(__file__).resolve().parent
-TABLES = {"frozen-general": ("accuracy",), "frozen-medical": ("accuracy", "auroc")}
-PAGES = {"results.md": tuple(TABLES), "rivals.md": ("frozen-choice",)}
+TABLES = {
+    "frozen-general": ("accuracy",),
+    "frozen-medical": ("accuracy", "auroc"),
+    "joint-general": ("accuracy",),
+}
+PAGES = {
+    "results.md": ("frozen-general", "frozen-medical"),
+    "rivals.md": ("frozen-choice",),
+    "training.md": ("joint-general",),
+}
 KEPT = (
     *("row", "column", "seed", "baseline", "split", "images"),
     *("accuracy", "balanced_accuracy", "auroc", "accuracy_at_the_end"),
@@ -135,8 +145,14 @@ def _page(page: str, names: Sequence[str]) -> str:
     return text
 
 
+def _named(words: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Each word with the table whose turn it is; `NAME=FOLDER` says itself."""
+    return zip([*TABLES, *[""] * len(words)], words, strict=False)
+
+
 def main(folders: Sequence[str]) -> None:
-    for name, folder in zip(TABLES, folders, strict=False):
+    named = [word.split("=", 1) if "=" in word else [name, word] for name, word in _named(folders)]
+    for name, folder in named:
         text = json.dumps(cut(Path(folder) / "results.json"), ensure_ascii=False, indent=1)
         (DOCS / "results" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     for page, text in drawn().items():

@@ -11,8 +11,7 @@ import pytest
 from dprotonet.experiment.benchmark.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-NAMES = ("frozen-general", "frozen-medical")
+NAMES = ("frozen-general", "frozen-medical", "joint-general")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +37,9 @@ def test_the_pages_are_drawn_from_the_results(tables: ModuleType) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_every_accuracy_of_a_table_is_the_mean_of_its_runs(name: str) -> None:
     """Literally, from the text of the page: no code of the script takes part."""
-    block = PAGE.split(f"<!-- {name}:")[1].split("<!-- end")[0]
+    page = "training.md" if name.startswith("joint") else "results.md"
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    block = text.split(f"<!-- {name}:")[1].split("<!-- end")[0]
     head, _, *lines = [line.strip("|").split("|") for line in block.splitlines() if line.startswith("|")]
     column = next(item["column"] for item in results(name)["results"])
     place = next(place for place, title in enumerate(head) if title.strip().split(",")[0] == column)
@@ -59,7 +60,8 @@ def test_every_accuracy_of_a_table_is_the_mean_of_its_runs(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_results_are_of_the_plan(name: str) -> None:
-    plan = Plan.read(ROOT / "configs" / "frozen" / f"{name.removeprefix('frozen-')}.toml")
+    folder, _, plan_name = name.partition("-")
+    plan = Plan.read(ROOT / "configs" / folder / f"{plan_name}.toml")
     cells = {(cell.row, cell.column, cell.seed) for cell in plan.cells}
     found = [(item["row"], item["column"], item["seed"]) for item in results(name)["results"]]
     assert len(set(found)) == len(found) == results(name)["finished"]

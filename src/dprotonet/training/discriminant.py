@@ -92,8 +92,8 @@ def start_as_discriminant(
 ) -> None:
     """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
 
-    Unstated: how the shaping net starts. Frozen mode starts so, because random weights need more epochs and
-    do not get as far (docs/results.md); joint mode starts at random, the discriminant is unmeasured there.
+    Unstated: how the shaping net starts. Ours starts so, because random weights need more epochs and
+    do not get as far (docs/results.md); the recipe of the paper starts at random.
     Occurrence maps (XProtoNet) start as they would: only the features beside them become the discriminant.
     """
     shaping = features_shaping(network)
