@@ -3,9 +3,9 @@
     dprotonet benchmark configs/frozen/general.toml --out runs/general
     dprotonet benchmark configs/frozen/medical.toml --out runs/medical
     dprotonet benchmark configs/joint/general.toml --out runs/joint
-    python docs/frozen_tables.py runs/general runs/medical runs/joint      # results.json → docs/results/*.json
-    python docs/frozen_tables.py joint-general=runs/joint                  # of one of them alone
-    python docs/frozen_tables.py                                           # docs/results/*.json → the pages
+    python docs/frozen_tables.py runs/general runs/medical runs/joint  # results.json → docs/results/*.json
+    python docs/frozen_tables.py joint-general=runs/joint              # of one of them alone
+    python docs/frozen_tables.py                                       # docs/results/*.json → the pages
 
 What stands between the marks in the pages is never written by hand; a test compares it with the JSON.
 """
@@ -145,14 +145,10 @@ def _page(page: str, names: Sequence[str]) -> str:
     return text
 
 
-def _named(words: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Each word with the table whose turn it is; `NAME=FOLDER` says itself."""
-    return zip([*TABLES, *[""] * len(words)], words, strict=False)
-
-
-def main(folders: Sequence[str]) -> None:
-    named = [word.split("=", 1) if "=" in word else [name, word] for name, word in _named(folders)]
-    for name, folder in named:
+def main(words: Sequence[str]) -> None:
+    for number, word in enumerate(words):
+        name, _, folder = word.rpartition("=")  # without a name it is that of the table whose turn it is
+        name = name or list(TABLES)[number]
         text = json.dumps(cut(Path(folder) / "results.json"), ensure_ascii=False, indent=1)
         (DOCS / "results" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     for page, text in drawn().items():
