@@ -212,7 +212,8 @@ def test_one_level_is_the_network_of_before() -> None:
     """Neither names nor numbers of it know of levels, so that stored runs and caches stay valid."""
     networks = []
     for table in ({}, {"levels": 1, "level_channels": 7}):
-        config = config_from({"network": {"backbone": "timm:resnet18:none", "dimension": 8, **table}})
+        network = {"backbone": "timm:resnet18:none", "dimension": 8, **table}
+        config = config_from({"recipe": "masks", "network": network})
         torch.manual_seed(0)
         networks.append(build_network(config.network, classes=2, image_size=64, pretrained=False))
     first, second = (network.state_dict() for network in networks)

@@ -207,7 +207,7 @@ MISTAKES = [
     ("train --out OUT --species 1", "species"),
     ("train --out OUT --epochs 0", "--epochs is 0"),
     ("train --out OUT --rate-head 0", "--rate-head"),
-    ("train --out OUT --prototypes-per-class 100", "fewer than its 100 prototypes"),
+    ("train --out OUT --recipe masks --prototypes-per-class 100", "fewer than its 100 prototypes"),
     ("train --out OUT --regions patches --patch 9 9", "do not fit"),
     ("train --out OUT --mask-style file", "--mask-file"),
     ("train --out OUT --config /no/such.toml", "does not exist"),

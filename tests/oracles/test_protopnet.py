@@ -21,6 +21,7 @@ from dprotonet.experiment.build import (
     build_stages,
 )
 from dprotonet.experiment.build_inference import build_similarity
+from dprotonet.experiment.recipes import config_from
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.network import DProtoNet
@@ -157,6 +158,7 @@ def test_rates_over_the_epochs() -> None:
     [("protopnet", {"last"}), ("np-protopnet", set()), ("dprotonet", {"warm", "joint", "last"})],
 )
 def test_when_the_last_layer_learns(name: str, learning: set[str]) -> None:
-    phases = [stage for stage in build_stages(rival_config(name)) if isinstance(stage, Phase)]
+    config = config_from({"recipe": "paper", "network": {"network": name}})
+    phases = [stage for stage in build_stages(config) if isinstance(stage, Phase)]
     assert {phase.name for phase in phases if phase.learning_rates.head > 0} == learning
     assert {phase.name for phase in phases} >= {"warm", "joint"}
