@@ -98,11 +98,12 @@ def run_better_mode(asked: Config, arguments: TrainArguments) -> None:
     from dprotonet.cli.auto import choose_mode
     from dprotonet.experiment.choose_mode import with_mode
 
-    if arguments.show_config or arguments.resume:
-        flag = "--show-config" if arguments.show_config else "--resume"
+    if arguments.show_config:
+        raise UserError("--show-config goes with --mode frozen or joint, not auto")
+    if arguments.resume:
         raise UserError(
-            f"{flag} goes with --mode frozen or joint, not auto"
-            + ("; trials that were stopped go on without --resume" if arguments.resume else "")
+            "--resume goes on in the mode that was chosen: leave --mode auto out; if the trials themselves were "
+            "stopped, leave --resume out"
         )
     if arguments.out is None:
         raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
