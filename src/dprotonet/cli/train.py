@@ -102,8 +102,8 @@ def run_better_mode(asked: Config, arguments: TrainArguments) -> None:
         raise UserError("--show-config goes with --mode frozen or joint, not auto")
     if arguments.resume:
         raise UserError(
-            "--resume goes on in the mode that was chosen: leave --mode auto out; if the trials themselves were "
-            "stopped, leave --resume out"
+            "--resume goes on in the mode that was chosen: leave --mode auto out; "
+            "if the trials themselves were stopped, leave --resume out"
         )
     if arguments.out is None:
         raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
