@@ -24,8 +24,9 @@ from dprotonet.data.base import Splits
 from dprotonet.data.part import Part
 from dprotonet.experiment.baseline import baseline_data
 from dprotonet.experiment.build import Progress, RememberedSplits, default_cache
+from dprotonet.experiment.finished import finished
 from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.trainer import Trainer, finished
+from dprotonet.experiment.trainer import Trainer
 from dprotonet.files import write_text
 from dprotonet.training.events import RoundDone
 

@@ -100,7 +100,7 @@ def test_features_are_computed_once_for_all_folds(done: CrossValidation) -> None
     assert isinstance(val, Part)
     from accelerate import Accelerator
 
-    from dprotonet.experiment.trainer import finished
+    from dprotonet.experiment.finished import finished
 
     views = trainer.views(model.network, val)
     kept = finished(trainer.frozen(views, model.network.encoder.backbone, Accelerator(), 0))

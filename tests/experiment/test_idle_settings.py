@@ -32,6 +32,10 @@ from dprotonet.experiment.recipes import RECIPES
         ("--mask-style uniform --mask-grid 4", "--mask-grid", "--mask-style spatial"),
         ("--network blackbox --prototypes-per-class 5", "--prototypes-per-class", "no prototypes"),
         ("--mode frozen --frozen-stages 2", "--frozen-stages", "--mode frozen"),
+        ("--mode frozen --batchnorm frozen", "--batchnorm", "--mode frozen"),
+        ("--mode frozen --rate-backbone 1e-3", "--rate-backbone", "--mode frozen"),
+        ("--network blackbox --part-dropout 0.1", "--part-dropout", "no prototypes"),
+        ("--network blackbox --cluster 1", "--cluster", "no prototypes"),
         ("--network protopnet --masks 5", "--masks", "--regions masks"),
     ],
 )

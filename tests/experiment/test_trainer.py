@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ from tests.conftest import tiny_config
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.evaluation import evaluate_model
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.recipes import config_from
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer, changed_keys
 from dprotonet.training.events import EpochDone, PushDone
@@ -94,6 +97,27 @@ def test_a_mistake_leaves_no_folder_behind(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="nowhere"):
         train(wrong, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_stages_that_cannot_be_frozen_leave_no_folder_behind(tmp_path: Path) -> None:
+    """It stood, half made, and was in the way of the corrected command."""
+    config = tiny_config(mode="joint", frozen_stages=9)
+    with pytest.raises(UserError, match="--frozen-stages is 9"):
+        list(Trainer(config, tmp_path / "run", cache=tmp_path / "cache").run())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("training", "words"),
+    [
+        ({"class_weights": "balanced", "sampling": "balanced"}, "together would favour rare classes"),
+        ({"frozen_stages": 2, "augmentations": 0}, "--frozen-stages needs --augmentations 1"),
+    ],
+)
+def test_settings_that_do_not_go_together(training: dict[str, Any], words: str) -> None:
+    tables = {"network": {"network": "pip-net"}, "training": {"mode": "joint", **training}}
+    with pytest.raises(UserError, match=words):
+        check_config(config_from(tables))
 
 
 def test_fewer_images_than_prototypes_is_an_error(tmp_path: Path) -> None:

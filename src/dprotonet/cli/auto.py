@@ -13,7 +13,8 @@ def choose_mode(config: "Config", out: Path, arguments: "TrainArguments") -> "tu
     """Run the trials with a bar and a line for each fold, and say what was decided."""
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.choose_mode import FOLDS, ModeTrials
+    from dprotonet.experiment.choose_mode import FOLDS, ModeTrials, Trial
+    from dprotonet.experiment.finished import finished
     from dprotonet.experiment.run_folder import RunFolder
 
     console = stderr_console()
@@ -25,17 +26,16 @@ def choose_mode(config: "Config", out: Path, arguments: "TrainArguments") -> "tu
             cache=arguments.cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
         )
-        running, current = trials.run(), None
-        while True:
-            try:
-                mode, step = next(running)
-            except StopIteration as stop:
-                choice: ModeChoice = stop.value
-                break
-            if (mode, step.fold) != current:
-                current = (mode, step.fold)
-                console.print(f"trial of mode {mode}, fold {step.fold} of {FOLDS}", style="bold")
-            if step.event is not None:
-                reporter.show(step.event)
+        current = None
+
+        def show(trial: Trial) -> None:
+            nonlocal current
+            if (trial.mode, trial.step.fold) != current:
+                current = (trial.mode, trial.step.fold)
+                console.print(f"trial of mode {trial.mode}, fold {trial.step.fold} of {FOLDS}", style="bold")
+            if trial.step.event is not None:
+                reporter.show(trial.step.event)
+
+        choice = finished(trials.run(), show)
     console.print(choice.told(), style="bold", soft_wrap=True)
     return trials, choice

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -71,12 +71,11 @@ def main(words: list[str]) -> None:
         arguments = parsed(TrainArguments, words, command="train", default=base)
     asked = arguments.asked()
     if asked.training.mode == "auto":
-        run_better_mode(asked, arguments)
+        run_better_mode(asked, arguments, before)
         return
     resolved = _with_sources(resolve(asked), arguments, before)
-    flags = {name for name, origin in resolved.origins.items() if origin == _FLAG}
     if not arguments.resume:  # which says itself what it cannot change
-        check_idle(resolved.config, flags)
+        check_idle([resolved.config], _flags(resolved))
     if arguments.show_config:
         from dprotonet.experiment.config_check import check_config
 
@@ -93,10 +92,10 @@ def main(words: list[str]) -> None:
         run(resolved, arguments.out, arguments)
 
 
-def run_better_mode(asked: Config, arguments: TrainArguments) -> None:
+def run_better_mode(asked: Config, arguments: TrainArguments, before: Config | None) -> None:
     """Try both modes on folds of the training images, then train by the better one."""
     from dprotonet.cli.auto import choose_mode
-    from dprotonet.experiment.choose_mode import with_mode
+    from dprotonet.experiment.choose_mode import MODES, with_mode
 
     if arguments.show_config:
         raise UserError("--show-config goes with --mode frozen or joint, not auto")
@@ -107,12 +106,17 @@ def run_better_mode(asked: Config, arguments: TrainArguments) -> None:
         )
     if arguments.out is None:
         raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
+    both = {mode: _with_sources(resolve(with_mode(asked, mode)), arguments, before) for mode in MODES}
+    check_idle([resolved.config for resolved in both.values()], _flags(both["joint"]) - {"training.mode"})
     trials, choice = choose_mode(asked, arguments.out, arguments)
-    resolved = resolve(with_mode(asked, choice.mode))
+    resolved = both[choice.mode]
     origins = {**resolved.origins, "training.mode": "chosen by cross-validation"}
-    run(replace(resolved, origins=origins), arguments.out, arguments)
-    choice.write(arguments.out)
-    trials.clear()
+    resolved = replace(resolved, origins=origins)
+    run(resolved, arguments.out, arguments, on_open=lambda: trials.settle(choice))
+
+
+def _flags(resolved: Resolved) -> set[str]:
+    return {name for name, origin in resolved.origins.items() if origin == _FLAG}
 
 
 def absolute(data: DataConfig) -> DataConfig:
@@ -125,7 +129,9 @@ def absolute(data: DataConfig) -> DataConfig:
     return data
 
 
-def run(resolved: Resolved, out: Path, arguments: TrainArguments) -> None:
+def run(
+    resolved: Resolved, out: Path, arguments: TrainArguments, on_open: Callable[[], None] | None = None
+) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build import default_cache
     from dprotonet.experiment.trainer import Trainer, leave_group
@@ -140,6 +146,7 @@ def run(resolved: Resolved, out: Path, arguments: TrainArguments) -> None:
             cache=arguments.cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
             origins=resolved.origins,
+            on_open=on_open,
         )
         reporter.watch(trainer.run())
     leave_group()

@@ -4,7 +4,8 @@ from os import PathLike
 from pathlib import Path
 
 from dprotonet.config import Config
-from dprotonet.experiment.choose_mode import ModeTrials, decided, with_mode
+from dprotonet.experiment.choose_mode import ModeTrials, with_mode
+from dprotonet.experiment.finished import finished
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer
@@ -17,20 +18,19 @@ def load(folder: str | PathLike[str], *, device: str | None = None) -> Model:
 
 def train(config: Config, out: str | PathLike[str], *, overwrite: bool = False) -> Model:
     """Train to the end in silence; `Trainer(config, out).run()` yields events for those who want to watch."""
-    if config.training.mode == "auto":
-        return _train_better(config, Path(out), overwrite=overwrite)
     trainer = Trainer(config, Path(out), overwrite=overwrite)
+    if config.training.mode == "auto":
+        trainer = _of_better_mode(config, Path(out), overwrite=overwrite)
     for _ in trainer.run():
         pass
     return load(out)
 
 
-def _train_better(config: Config, out: Path, *, overwrite: bool) -> Model:
+def _of_better_mode(config: Config, out: Path, *, overwrite: bool) -> Trainer:
     """In the mode that is better on folds of the training images."""
     RunFolder(out).check_free(overwrite=overwrite)
     trials = ModeTrials(config, out)
-    choice = decided(trials)
-    model = train(with_mode(config, choice.mode), out, overwrite=overwrite)
-    choice.write(out)
-    trials.clear()
-    return model
+    choice = finished(trials.run())
+    return Trainer(
+        with_mode(config, choice.mode), out, overwrite=overwrite, on_open=lambda: trials.settle(choice)
+    )

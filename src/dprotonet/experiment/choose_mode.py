@@ -9,18 +9,25 @@ one turns into the other depends on the data, so both are tried on the same fold
 
 import json
 import shutil
-from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import Progress, RememberedSplits, default_cache
+from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.cross_validation import CrossValidation, FoldStep
+from dprotonet.experiment.recipes import final_config
 from dprotonet.files import write_text
+from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
 
 Mode = Literal["frozen", "joint"]
+Answers = tuple[Tensor, Tensor]  # labels and predictions (N,)
 MODES: tuple[Mode, Mode] = ("frozen", "joint")
 FOLDS = 3
 
@@ -34,27 +41,54 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class ModeChoice:
-    """Mean validation accuracy over the folds at the end of training, by mode, and the better mode.
+    """What both modes come to on the validation images of all folds, and which is to be trained.
 
-    Not that of the best epoch, which was chosen on the same images. Of equals frozen mode, the cheaper.
+    At the end of training, not at the best epoch, which was chosen on the same images. Frozen mode costs far
+    less, so joint mode has to lead by more than the standard error of the lead: an image that both modes get
+    right or wrong says nothing, so it is that of the difference per image. How much another run of the same
+    training would differ is not in it.
     """
 
     accuracy: dict[Mode, float]
     folds: dict[Mode, list[float]]
+    lead: float  # of joint mode
+    standard_error: float
+    images: int
+    balanced: bool = False  # accuracies are means over classes
 
     @property
     def mode(self) -> Mode:
-        return "joint" if self.accuracy["joint"] > self.accuracy["frozen"] else "frozen"
+        return "joint" if self.lead > self.standard_error else "frozen"
+
+    @classmethod
+    def of(cls, answers: Mapping[Mode, Sequence[Answers]], *, balanced: bool) -> "ModeChoice":
+        """From labels and predictions of the same validation images of every fold, by mode."""
+        labels = torch.cat([labels for labels, _ in answers["frozen"]])
+        weights = _class_weights(labels) if balanced else torch.ones(len(labels), dtype=torch.float64)
+        right = {mode: torch.cat([truth == said for truth, said in answers[mode]]) for mode in MODES}
+        difference = weights * (right["joint"].double() - right["frozen"].double())
+        return cls(
+            {mode: (weights * right[mode]).mean().item() for mode in MODES},
+            {mode: [_share(*pair, balanced=balanced) for pair in answers[mode]] for mode in MODES},
+            difference.mean().item(),
+            difference.std().item() / len(labels) ** 0.5,
+            len(labels),
+            balanced,
+        )
 
     def told(self) -> str:
         frozen, joint = (100 * self.accuracy[mode] for mode in MODES)
+        what = "balanced accuracy" if self.balanced else "accuracy"
+        than = "more" if self.mode == "joint" else "not more"
         return (
-            f"mode {self.mode}: in {FOLDS} folds of the training images a frozen backbone "
-            f"has {frozen:.1f} % of the validation images right, one that learns {joint:.1f} %"
+            f"mode {self.mode}: in {FOLDS} folds of the training images a frozen backbone has {frozen:.1f} % "
+            f"{what}, one that learns {joint:.1f} %: a lead of {100 * self.lead:+.1f} points, {than} than "
+            f"its standard error of {100 * self.standard_error:.1f} ({self.images} images)"
         )
 
     def write(self, folder: Path) -> None:
-        content = {"mode": self.mode, "accuracy": self.accuracy, "folds": self.folds}
+        rule = "joint where its lead is above the standard error of the difference per validation image"
+        content = {"mode": self.mode, "rule": rule, **asdict(self)}
         write_text(folder / "mode.json", json.dumps(content, indent=1))
 
 
@@ -72,22 +106,31 @@ class ModeTrials:
         """Train what is missing; what was decided is handed over at the end."""
         if self.config.data.folds:
             raise UserError("--mode auto makes folds of its own; give --folds with --mode frozen or joint")
-        results: dict[Mode, list[float]] = {}
         for mode in MODES:
+            check_config(final_config(with_mode(self.config, mode)))
+        answers: dict[Mode, list[Answers]] = {}
+        for mode in reversed(
+            MODES
+        ):  # joint first: what only a backbone that learns cannot do is told at once
             trial = self._trial(mode)
             for step in trial.run():
                 yield Trial(mode, step)
-            results[mode] = [_at_the_end(found) for _, found in sorted(trial.results().items())]
-            if len(results[mode]) < FOLDS:
+            answers[mode] = trial.answers()
+            if len(answers[mode]) < FOLDS:
                 raise UserError(f"another process is at the trials in {self.place}; wait for it to end")
-        return ModeChoice({mode: sum(results[mode]) / FOLDS for mode in MODES}, results)
+        training = self.config.training
+        return ModeChoice.of(answers, balanced="balanced" in (training.class_weights, training.sampling))
 
     @property
     def place(self) -> Path:
         return self.out.with_name(self.out.name + ".trials")
 
-    def clear(self) -> None:
-        """Trials are of no further use once the run stands."""
+    def settle(self, choice: ModeChoice) -> None:
+        """Keep what was decided in the run folder, once that stands: then trials are of no further use.
+
+        A run that is stopped later is resumed like any other.
+        """
+        choice.write(self.out)
         shutil.rmtree(self.place, ignore_errors=True)
 
     def _trial(self, mode: Mode) -> CrossValidation:
@@ -102,21 +145,18 @@ class ModeTrials:
         )
 
 
-def decided(trials: ModeTrials) -> ModeChoice:
-    """Run the trials in silence."""
-    running = trials.run()
-    while True:
-        try:
-            next(running)
-        except StopIteration as stop:
-            choice: ModeChoice = stop.value
-            return choice
-
-
 def with_mode(config: Config, mode: Mode) -> Config:
     """The same wishes in a mode; what mode and recipe imply is still open."""
     return replace(config, training=replace(config.training, mode=mode))
 
 
-def _at_the_end(found: dict[str, Any]) -> float:
-    return float(found["accuracy at the end"])
+def _share(labels: Tensor, predicted: Tensor, *, balanced: bool) -> float:
+    """The accuracy of a fold."""
+    confusion = confusion_matrix(labels, predicted, int(torch.cat([labels, predicted]).max()) + 1)
+    return balanced_accuracy(confusion) if balanced else accuracy(confusion)
+
+
+def _class_weights(labels: Tensor) -> Tensor:
+    """Of each image, so that all classes count alike and the mean is 1."""
+    counts = labels.bincount().double()
+    return len(labels) / ((counts > 0).sum() * counts[labels])

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
-from dprotonet.config import Config, DataConfig
+from dprotonet.config import Config, DataConfig, TrainingConfig
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import build_augment
 from dprotonet.experiment.recipes import check_rival
@@ -89,6 +89,7 @@ def check_config(config: Config) -> None:
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
     _check_ownership(config)
+    _check_balance(config.training)
     _check_shaping_start(config)
     tracker_names(config.training)
     if config.network.mask_style == "file" and not config.network.mask_file:
@@ -103,6 +104,13 @@ def _check_folds(config: DataConfig) -> None:
         raise UserError(f"--fold is {config.fold}; {remedy}")
 
 
+def _check_balance(config: TrainingConfig) -> None:
+    if config.class_weights == config.sampling == "balanced":
+        raise UserError(
+            "--class-weights balanced and --sampling balanced together would favour rare classes; give one"
+        )
+
+
 def _check_ownership(config: Config) -> None:
     """Prototypes that classes share need what their networks are made of."""
     network, training = config.network, config.training
@@ -113,8 +121,10 @@ def _check_ownership(config: Config) -> None:
         raise UserError("--activation softmax and --ownership channels need each other (--network pip-net)")
     if channels and (network.regions, network.similarity) != ("points", "cosine"):
         raise UserError("--ownership channels needs --regions points and --similarity cosine")
-    if channels and training.mode == "frozen" and not training.augmentations:
-        raise UserError("PIP-Net compares two views of an image; frozen mode needs --augmentations 1 or more")
+    keeps = training.mode == "frozen" or training.frozen_stages > 0
+    if channels and keeps and not training.augmentations:
+        place = "frozen mode" if training.mode == "frozen" else "--frozen-stages"
+        raise UserError(f"PIP-Net compares two views of an image; {place} needs --augmentations 1 or more")
     if network.ownership == "pool" and network.regions in ("occurrence", "parts"):
         raise UserError(f"--ownership pool cannot have --regions {network.regions}; use points or patches")
     if network.ownership == "pool" and network.pool <= network.prototypes_per_class:

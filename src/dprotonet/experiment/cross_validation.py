@@ -15,6 +15,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from accelerate import PartialState
+from torch import Tensor
+
 from dprotonet.config import Config
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import Progress, RememberedSplits, default_cache
@@ -70,6 +73,10 @@ class CrossValidation:
                 taken = True
             yield FoldStep(fold, taken=taken)
 
+    def answers(self) -> list[tuple[Tensor, Tensor]]:
+        """Labels and predictions (N,) of the validation images of every finished fold, at the end."""
+        return [RunFolder(self._place(fold)).read_validation() for fold in self.results()]
+
     def results(self) -> dict[int, dict[str, Any]]:
         """What the finished folds found, by their number."""
         numbers = range(1, self.config.data.folds + 1)
@@ -123,6 +130,7 @@ class CrossValidation:
             images = self.splits(config.data)
             counts = {"train images": len(images.train), "val images": len(images.val)}
             write_result(place, config, {**counts, **_outcome(RunFolder(place))})
+        PartialState().wait_for_everyone()  # so that every process finds the result
 
 
 def markdown(content: dict[str, Any]) -> str:

@@ -13,12 +13,13 @@ from dprotonet.experiment.baseline import BASELINES, baseline_data
 from dprotonet.experiment.build import build_splits
 from dprotonet.experiment.evaluation import Evaluation, save_evaluation
 from dprotonet.experiment.explain import ExplainedPrediction, Explaining
+from dprotonet.experiment.finished import finished
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.parts import look_for_parts, parts_picture
 from dprotonet.experiment.pictures import curve_picture, prototypes_picture, save_picture
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.telling_images import telling_images
-from dprotonet.experiment.trainer import Trainer, finished
+from dprotonet.experiment.trainer import Preparing, Trainer
 from dprotonet.figures import stack
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.features import FeatureViews
@@ -68,8 +69,12 @@ class Demo:
     ) -> FeatureViews:
         """Plain features of a split, cached like those of training."""
         views = self.trainer.views(model.network, data)
-        advance = partial(on_progress, "evaluating") if on_progress is not None else None
-        return finished(self.trainer.frozen(views, model.network.encoder.backbone, accelerator, 0), advance)
+
+        def show(step: Preparing) -> None:
+            if on_progress is not None:
+                on_progress("evaluating", step.done, step.total)
+
+        return finished(self.trainer.frozen(views, model.network.encoder.backbone, accelerator, 0), show)
 
     def baselines(self) -> dict[str, dict[str, Any]]:
         """What every simple classifier of the backbone's features comes to, by its name."""

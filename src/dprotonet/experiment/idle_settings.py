@@ -1,6 +1,6 @@
 """Settings that somebody gave and that nothing in the run would look at: better refused than ignored."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
@@ -15,12 +15,21 @@ _PROTOTYPES = (
     "head_own",
     "head_other",
 )
+_OF_PROTOTYPES = (  # of training
+    *("cluster", "separation", "foreign", "alignment", "uniformity"),
+    *("pretrain_epochs", "slot_epochs", "last_layer_epochs", "part_dropout", "rate_parts"),
+    *("prototypes_learn", "rate_prototypes", "prototype_start", "push_images", "push_sources"),
+)
 
 
-def check_idle(config: Config, given: Collection[str]) -> None:
-    """Refuse the first of the settings `given`, by `section.key`, that has no effect in this final config."""
-    for name, reason in _idle(config):
-        if name in given:
+def check_idle(configs: Sequence[Config], given: Collection[str]) -> None:
+    """Refuse the first of the settings `given`, by `section.key`, that has no effect in these final configs.
+
+    There are several where the mode is still to be chosen; what one of them looks at is not idle.
+    """
+    first, *others = (dict(_idle(config)) for config in configs)
+    for name, reason in first.items():
+        if name in given and all(name in idle for idle in others):
             flag = name.partition(".")[2].replace("_", "-")
             raise UserError(f"--{flag} has no effect {reason}")
 
@@ -80,9 +89,18 @@ def _idle_by_owner(ownership: str, here: str) -> Iterator[tuple[str, str]]:
 def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     network, training = config.network, config.training
     if training.mode == "frozen":
-        for key in ("checkpoint_activations", "memory_format", "frozen_stages"):
+        for key in (
+            "checkpoint_activations",
+            "memory_format",
+            "frozen_stages",
+            "batchnorm",
+            "rate_backbone",
+            "decay_backbone",
+        ):
             yield key, "with --mode frozen, whose backbone does not learn; leave it out"
     if network.network == "blackbox":
+        for key in _OF_PROTOTYPES:
+            yield key, "with --network blackbox, which has no prototypes; leave it out"
         return
     yield from _idle_learning(network.ownership)
     if network.regions != "parts":

@@ -1,7 +1,8 @@
 """The run folder: everything that training leaves behind, and all that explaining needs.
 
     config.toml  origins.json  environment.json  metrics.jsonl  model.safetensors  prototypes.json
-    prototypes/*.png  familiarity.json  checkpoint/ (for --resume)  tensorboard/ (by option)
+    prototypes/*.png  familiarity.json  validation.json  checkpoint/ (for --resume)
+    tensorboard/ (by option)  mode.json (by --mode auto)
     explanations/, prototype_facts.json, part_names.json (once asked for)
     cleaned.json (where prototypes were dropped)
 
@@ -35,6 +36,7 @@ from dprotonet.files import whole, write_text
 from dprotonet.inference.projection import NOTHING
 from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
+from dprotonet.training.events import RoundDone
 from dprotonet.training.push import Projection
 
 FORMAT = 1
@@ -175,6 +177,26 @@ class RunFolder:
             return [json.loads(line) for line in lines if line.strip()]
         except ValueError:
             raise UserError(f"{self.metrics} is damaged; remove the lines that are not JSON") from None
+
+    # ── validation ──
+
+    def write_validation(self, done: RoundDone) -> None:
+        """Labels and predictions of the validation images at the last round, kept or not."""
+        found = done.predictions
+        answers = {"labels": found.labels.tolist(), "predicted": found.logits.argmax(1).tolist()}
+        write_text(self.path / "validation.json", json.dumps({"epoch": done.epoch, **answers}))
+
+    def read_validation(self) -> tuple[Tensor, Tensor]:
+        """Labels and predictions (N,)."""
+        path = self.path / "validation.json"
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            labels, predicted = (torch.tensor(content[key]) for key in ("labels", "predicted"))
+        except FileNotFoundError:
+            raise UserError(f"{path} is missing; the run has not come to its first round") from None
+        except (ValueError, KeyError, TypeError):
+            raise UserError(f"{path} is damaged; remove the run and train it again") from None
+        return labels, predicted
 
     # ── model ──
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -60,7 +60,6 @@ from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
 from dprotonet.training.views import ViewSource
 
-T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 # These may differ when a run is resumed: they change how long or how fast, not what is learned.
@@ -97,6 +96,7 @@ class Trainer:
     on_scan: Progress | None = None
     splits: Callable[[DataConfig, Progress | None], Splits] = build_splits
     origins: Mapping[str, str] = field(default_factory=dict)
+    on_open: Callable[[], None] | None = None  # in the main process, once the folder stands
 
     def __post_init__(self) -> None:
         resolved = resolve(self.config)
@@ -163,6 +163,7 @@ class Trainer:
         if training.checkpoint_activations:
             assert isinstance(backbone, Backbone)
             checkpoint_activations(backbone, image_size=self.config.data.image_size)
+        self.divided(network)  # to say so before anything is written, where it cannot be done
 
     def _check_out(self, folder: RunFolder) -> None:
         """Before any work: whether the run may be written, and if resumed, that it is still the same run."""
@@ -180,6 +181,8 @@ class Trainer:
                 folder.create(overwrite=self.overwrite)
             folder.write_config(self.config, self.origins)
             folder.write_environment()
+            if self.on_open is not None:
+                self.on_open()
         accelerator.wait_for_everyone()
 
     def _resume_or_start(self, engine: Engine, folder: RunFolder, splits: Splits) -> None:
@@ -315,8 +318,10 @@ class _Writer:
         record = event_record(event)
         self.folder.append_metrics(record)
         log_record(self.engine.accelerator, record, self.engine.position)
-        if isinstance(event, RoundDone) and event.kept:
-            self._keep()
+        if isinstance(event, RoundDone):
+            self.folder.write_validation(event)
+            if event.kept:
+                self._keep()
         if not (isinstance(event, EpochDone) and event.phase == "last"):
             extra = {"metrics_size": self.folder.metrics_size(), "data": self.data}
             save_checkpoint(self.folder.checkpoint, self.engine, extra)
@@ -343,18 +348,6 @@ class _Writer:
         familiarity_of(distances, network).write(self.folder.path)
 
 
-def finished(making: Generator[Preparing, None, T], on_step: Progress | None = None) -> T:
-    """Run the making of features to its end and hand them over."""
-    while True:
-        try:
-            step = next(making)
-        except StopIteration as stop:
-            made: T = stop.value
-            return made
-        if on_step is not None:
-            on_step(step.done, step.total)
-
-
 def event_record(event: Event) -> dict[str, Any]:
     """An event as a line of metrics.jsonl."""
     record: dict[str, Any] = {"event": type(event).__name__}
@@ -362,6 +355,8 @@ def event_record(event: Event) -> dict[str, Any]:
         value = getattr(event, item.name)
         if item.name == "terms":
             record.update(value)
+        elif item.name == "predictions":
+            continue  # of every validation image: in validation.json, those of the last round
         elif item.name == "projection":
             record.update(views=value.views, collapsed=int(value.collapsed.sum()))
         else:

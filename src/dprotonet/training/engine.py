@@ -23,7 +23,7 @@ from dprotonet.inference.losses import LossTerms, PrototypeLoss
 from dprotonet.metrics.classification import balanced_accuracy
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.choose_objective import Extra, served, set_epoch, whole_objective
-from dprotonet.training.evaluation import evaluate, share_of
+from dprotonet.training.evaluation import Predictions, evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.memory import Piece, in_pieces, statistics_at_rest
 from dprotonet.training.objective import HeadObjective, Step
@@ -243,13 +243,13 @@ class Engine:
         self._advance()
 
     def _round(self) -> RoundDone:
-        accuracy, loss, judged = self._validate()
+        accuracy, loss, judged, predictions = self._validate()
         self.position.round_open = False
         improved = judged > self.position.best
         kept = judged >= self.position.best  # small splits tie often; of equals the later learned longer
         self.position.best = max(judged, self.position.best)
         self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
-        return RoundDone(self.position.epoch, accuracy, loss, kept, self._out_of_patience())
+        return RoundDone(self.position.epoch, accuracy, loss, kept, self._out_of_patience(), predictions)
 
     # ── parts ──
 
@@ -318,8 +318,8 @@ class Engine:
     def _workers(self, views: ViewSource) -> int:
         return 0 if isinstance(views, ScoreViews) else self.settings.workers
 
-    def _validate(self) -> tuple[float, float, float]:
-        """Accuracy and cross-entropy on the validation split, and what a model is judged by."""
+    def _validate(self) -> tuple[float, float, float, Predictions]:
+        """Accuracy and cross-entropy on the validation split, what a model is judged by, and all answers."""
         known = self._val_scores
         predictions = evaluate(
             self.network if known is None else self._prototyped().head,
@@ -330,7 +330,7 @@ class Engine:
         )
         accuracy = predictions.accuracy
         judged = balanced_accuracy(predictions.confusion) if self.settings.balanced else accuracy
-        return accuracy, cross_entropy(predictions.logits, predictions.labels).item(), judged
+        return accuracy, cross_entropy(predictions.logits, predictions.labels).item(), judged, predictions
 
 
 def prepare_parts(network: Network, phase: Phase, *, frozen_norm: bool = False) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dprotonet.training.evaluation import Predictions
 from dprotonet.training.push import Projection
 
 
@@ -48,13 +49,17 @@ class PushDone:
 
 @dataclass(frozen=True)
 class RoundDone:
-    """A push and its last-layer phase are over: a model that may be kept. Chosen on validation data only."""
+    """A push and its last-layer phase are over: a model that may be kept. Chosen on validation data only.
+
+    `predictions` are those of the validation images.
+    """
 
     epoch: int
     val_accuracy: float
     val_loss: float
     kept: bool
     stop: bool
+    predictions: Predictions
 
 
 Event = StepDone | EpochDone | PushDone | RoundDone

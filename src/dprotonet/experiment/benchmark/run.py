@@ -30,10 +30,11 @@ from dprotonet.experiment.build import RememberedSplits, default_cache
 from dprotonet.experiment.claim import claimed
 from dprotonet.experiment.epochs import Epochs
 from dprotonet.experiment.evaluation import Evaluation, choose_split, evaluate_model
+from dprotonet.experiment.finished import finished
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.result_file import read_result, write_result
 from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Preparing, Trainer, finished
+from dprotonet.experiment.trainer import Preparing, Trainer
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import Event
 
