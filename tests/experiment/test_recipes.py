@@ -19,7 +19,8 @@ from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.build import build_augment
 from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.paper_values import DECODER, PAPER
-from dprotonet.experiment.recipes import FROZEN, NETWORKS, PARTS, RECIPES, Tables, config_from, final_config
+from dprotonet.experiment.recipe_tables import FROZEN, FROZEN_RIVALS, NETWORKS, PARTS, RECIPES, Tables
+from dprotonet.experiment.recipes import config_from, final_config
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer
 from dprotonet.interpretation.mdm import preset
@@ -198,6 +199,31 @@ def test_a_rivals_recipe_names_its_network(name: str) -> None:
     other = "xprotonet" if RECIPES[name].network == "dprotonet" else "dprotonet"
     with pytest.raises(dp.UserError, match="is of the network"):
         config_from({"recipe": name, "network": {"network": other}})
+
+
+@pytest.mark.parametrize("name", FROZEN_RIVALS)
+@pytest.mark.parametrize("start", ["random", "discriminant"])
+def test_a_frozen_rival_has_the_values_of_the_plans(name: str, start: str) -> None:
+    """By its word alone it starved: step decay, 30 short epochs. The plans name no value themselves."""
+    given = {"mode": "frozen", "shaping_start": start}
+    config = rival_config(name, {"training": given})
+    assert (config.network.dimension, config.training.prototype_start) == (128, "regions")
+    assert config.training.rate_schedule == ("constant" if name == "protopool" else "cosine")
+    rates = {"random": 1e-2, "discriminant": 3e-3}
+    assert config.training.rate_shaping == config.training.rate_prototypes == rates[start]
+    for plan in ("general", "medical"):
+        cells = Plan.read(Path(f"configs/frozen/{plan}.toml")).cells
+        (found, *_) = [
+            cell.config
+            for cell in cells
+            if (cell.config.network.network, cell.config.training.shaping_start) == (name, start)
+        ]
+        assert (found.network, found.training) == (config.network, config.training)
+    chosen = rival_config(name, {"training": {**given, "epochs": 7}})
+    assert (chosen.training.epochs, chosen.training.push_every) == (7, config.training.push_every)
+    for other in ({"recipe": name}, {"recipe": "paper", "network": {"network": name}}):
+        theirs = config_from({**other, "training": {"mode": "frozen"}})
+        assert (theirs.training.rate_schedule, theirs.training.prototype_start) == ("step", "uniform")
 
 
 # ── where values come from ──

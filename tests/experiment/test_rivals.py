@@ -19,7 +19,7 @@ from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.config_check import check_config
 from dprotonet.experiment.prune import prune_model
 from dprotonet.experiment.quality import QualityCheck
-from dprotonet.experiment.recipes import NETWORKS
+from dprotonet.experiment.recipe_tables import NETWORKS
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer

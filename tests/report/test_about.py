@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dprotonet.experiment import recipes
+from dprotonet.experiment import recipe_tables
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.run_folder import unknown_source
 from dprotonet.report.about import NETWORKS, about, described_data
 
 
 def test_every_network_has_a_name() -> None:
-    assert list(NETWORKS) == list(recipes.NETWORKS)
+    assert list(NETWORKS) == list(recipe_tables.NETWORKS)
 
 
 @pytest.fixture
