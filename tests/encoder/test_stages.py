@@ -55,6 +55,25 @@ def test_a_step_of_the_rest_leaves_the_first_stages() -> None:
     assert any(parameter.grad is not None and parameter.grad.any() for parameter in rest.parameters())
 
 
+@pytest.mark.parametrize("levels", [1, 2])
+@pytest.mark.parametrize("name", ["tf_efficientnet_lite0", "resnet10t", "convnext_atto"])
+def test_the_rest_may_recompute_its_activations(name: str, levels: int) -> None:
+    """Trunks that do so go through the layers of a stage themselves, those left out included."""
+    whole = backbone(name, levels)
+    first, rest = divided(whole, 2, image_size=64)
+    first.requires_grad_(False)
+    images = torch.randn(2, 3, 64, 64)
+    gradients = []
+    for recomputes in (False, True):
+        rest.trunk.set_grad_checkpointing(recomputes)  # type: ignore[operator]
+        rest.zero_grad()
+        rest(first(images)).square().mean().backward()
+        gradients.append([part.grad.clone() for part in rest.parameters() if part.grad is not None])
+    assert gradients[0]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("stages", [0, 5, 9])
 def test_some_stages_must_learn(stages: int) -> None:
     with pytest.raises(UserError, match="--mode frozen"):

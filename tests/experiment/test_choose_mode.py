@@ -135,7 +135,12 @@ def test_what_one_mode_cannot_do_is_told_before_any_trial(
     words = ["train", "--config", str(file), "--out", str(tmp_path / "run"), "--cache", str(tmp_path)]
     assert main([*words, "--frozen-stages", "9"]) == 2
     assert "--frozen-stages is 9" in capsys.readouterr().err
-    assert not list((tmp_path / "run.trials").rglob("*.toml"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
+    assert main([*words, "--train-per-species", "1", "--prototypes-per-class", "1"]) == 2
+    error = capsys.readouterr().err
+    assert "--mode auto makes 3 folds" in error
+    assert "--folds" not in error  # which auto does not take
+    assert [path.name for path in tmp_path.iterdir()] == ["run.toml"]
     assert main([*words, "--parts", "3"]) == 2
     assert "--parts has no effect" in capsys.readouterr().err
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from dprotonet.cli.main import main
 from dprotonet.data.transforms import View
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
+from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer
@@ -93,6 +94,15 @@ def test_recomputing_and_layout_change_nothing_but_rounding(
         torch.testing.assert_close(weights[name], plain[0][name], rtol=2e-2, atol=2e-3, msg=name)
 
 
+def test_stages_that_are_not_frozen_recompute(tmp_path: Path) -> None:
+    """The division looked for stages that a trunk goes around when it recomputes, and refused."""
+    plain, less = (
+        final(tmp_path / f"{recomputes}", frozen_stages=2, checkpoint_activations=recomputes)
+        for recomputes in (False, True)
+    )
+    assert less[1] == pytest.approx(plain[1], rel=2e-3)
+
+
 def test_half_precision_trains_nearly_the_same(
     tmp_path: Path, plain: tuple[dict[str, Tensor], list[float]]
 ) -> None:
@@ -115,8 +125,6 @@ def test_a_stopped_run_goes_on_with_less_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("levels", [1, 2])
 def test_recomputing_keeps_less_and_gives_the_same_gradients(levels: int) -> None:
-    from dprotonet.encoder.levels import JoinedLevels
-
     backbone = load_backbone("timm:test_efficientnet:none", image_size=64)
     if levels > 1:
         backbone = JoinedLevels(backbone, levels, image_size=64, channels=16)
@@ -159,6 +167,12 @@ class Deaf(Trunk):
     """Takes the word and keeps all."""
 
     def set_grad_checkpointing(self, enable: bool = True) -> None: ...
+
+
+def test_a_trunk_that_recomputes_one_map_alone_is_told_of_levels() -> None:
+    levels = JoinedLevels(load_backbone("timm:resnet10t:none", image_size=64), 2, image_size=64)
+    with pytest.raises(UserError, match="or choose --levels 1"):
+        checkpoint_activations(levels, image_size=64)
 
 
 @pytest.mark.parametrize("trunk", [Trunk, Refusing, Deaf])

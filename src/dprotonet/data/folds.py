@@ -17,6 +17,10 @@ from dprotonet.data.part import Part, Pool
 from dprotonet.errors import UserError
 
 
+class TooFewForFolds(UserError):
+    """A class cannot be in every fold."""
+
+
 def fold_splits(splits: Splits, *, folds: int, fold: int, seed: int) -> Splits:
     """The splits whose validation images are those of `fold`, 1 to `folds`; test stays as it is."""
     pool = Pool(splits.train, splits.val)
@@ -60,7 +64,7 @@ def _check(pool: Pool, groups: Sequence[Sequence[int]], folds: int) -> None:
         count = sum(label in labels for labels in having)
         if count < folds:
             remedy = f"use --folds {count}" if count > 1 else "add images"
-            raise UserError(
+            raise TooFewForFolds(
                 f"--folds {folds}: class '{name}' has {count} training images that do not belong together, "
                 f"fewer than folds; {remedy}"
             )

@@ -127,15 +127,20 @@ def _cut(
         if name == head:
             continue
         if (name in earlier) != keep_first:
-            half._modules[name] = nn.Identity()
+            half._modules[name] = _nothing()
     if further:
         inner = f"{parent}.{head}" if parent else head
         half._modules[head] = _cut(
             module.get_submodule(head), further, order, keep_first=keep_first, parent=inner
         )
     elif not keep_first:
-        half._modules[head] = nn.Identity()
+        half._modules[head] = _nothing()
     return half
+
+
+def _nothing() -> nn.Module:
+    """Hands on what it is given; a sequence, as some trunks go through the layers of a stage themselves."""
+    return nn.Sequential()
 
 
 def _with_trunk(backbone: Backbone, trunk: nn.Module) -> Backbone:

@@ -10,6 +10,7 @@ one turns into the other depends on the data, so both are tried on the same fold
 import json
 import shutil
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.config import Config
+from dprotonet.data.folds import TooFewForFolds
 from dprotonet.errors import UserError
 from dprotonet.experiment.build import Progress, RememberedSplits, default_cache
 from dprotonet.experiment.config_check import check_config
@@ -113,8 +115,17 @@ class ModeTrials:
             MODES
         ):  # joint first: what only a backbone that learns cannot do is told at once
             trial = self._trial(mode)
-            for step in trial.run():
-                yield Trial(mode, step)
+            try:
+                for step in trial.run():
+                    yield Trial(mode, step)
+            except TooFewForFolds as error:
+                told = str(error).removeprefix(f"--folds {FOLDS}: ").rpartition(";")[0]
+                remedy = "add images, or give --mode frozen, which suits so few"
+                raise UserError(f"--mode auto makes {FOLDS} folds: {told}; {remedy}") from None
+            finally:
+                for folder in (trial.out, self.place):  # of trials that could not begin
+                    with suppress(OSError):
+                        folder.rmdir()
             answers[mode] = trial.answers()
             if len(answers[mode]) < FOLDS:
                 raise UserError(f"another process is at the trials in {self.place}; wait for it to end")

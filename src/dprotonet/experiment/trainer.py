@@ -55,7 +55,7 @@ from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.levels import fitted_levels
-from dprotonet.training.memory import checkpoint_activations, lay_out, memory_remedies
+from dprotonet.training.memory import checkpoint_activations, lay_out, memory_remedies, recompute
 from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
 from dprotonet.training.views import ViewSource
@@ -163,6 +163,8 @@ class Trainer:
         if training.checkpoint_activations:
             assert isinstance(backbone, Backbone)
             checkpoint_activations(backbone, image_size=self.config.data.image_size)
+            if training.frozen_stages:
+                recompute(backbone, False)  # but the rest of it, in `divided`: the first stages never do
         self.divided(network)  # to say so before anything is written, where it cannot be done
 
     def _check_out(self, folder: RunFolder) -> None:
@@ -256,6 +258,8 @@ class Trainer:
             return None, network
         assert isinstance(backbone, Backbone)
         halves = divided(backbone, training.frozen_stages, image_size=self.config.data.image_size)
+        if training.checkpoint_activations:
+            recompute(halves.rest, True)
         return halves.first, network.with_backbone(halves.rest)
 
     def _levels(self, network: Network, data: ImageData, accelerator: Accelerator) -> Iterator[Preparing]:

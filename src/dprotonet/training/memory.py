@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dprotonet.data.transforms import View
 from dprotonet.encoder.backbone import Backbone, dry_run, resting, trunk_name
+from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.training.views import PairView
 
@@ -42,14 +43,20 @@ def in_pieces(view: View | PairView, count: int) -> list[Piece]:
 
 def checkpoint_activations(backbone: Backbone, *, image_size: int) -> None:
     """Let the trunk keep few activations and compute the others anew; an error if it cannot, or keeps all."""
-    trunk: Any = backbone.trunk
     before = kept_bytes(backbone, image_size)
     try:
-        trunk.set_grad_checkpointing(True)
+        recompute(backbone, True)
     except (AttributeError, AssertionError):
-        raise _no_checkpoints(backbone) from None
+        raise _no_checkpoints(backbone, "another backbone") from None
     if kept_bytes(backbone, image_size) > _WORTHWHILE * before:  # some take it and do not listen
-        raise _no_checkpoints(backbone)
+        joined = isinstance(backbone, JoinedLevels)  # a ResNet recomputes only on the way to its last map
+        raise _no_checkpoints(backbone, "--levels 1 or another backbone" if joined else "another backbone")
+
+
+def recompute(backbone: Backbone, enable: bool) -> None:
+    """Whether the trunk computes activations anew that it could have kept."""
+    trunk: Any = backbone.trunk
+    trunk.set_grad_checkpointing(enable)
 
 
 def lay_out(backbone: nn.Module, memory_format: str, device: torch.device) -> None:
@@ -59,10 +66,10 @@ def lay_out(backbone: nn.Module, memory_format: str, device: torch.device) -> No
         backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def _no_checkpoints(backbone: Backbone) -> UserError:
+def _no_checkpoints(backbone: Backbone, other: str) -> UserError:
     return UserError(
         f"{trunk_name(backbone.trunk)} cannot recompute its activations; leave --checkpoint-activations out "
-        "and give --accumulate, or choose another backbone"
+        f"and give --accumulate, or choose {other}"
     )
 
 
