@@ -23,6 +23,7 @@ from dprotonet.experiment.recipe_tables import NETWORKS
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.saliency import saliency
 from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.what_if import check_classes_left
 from dprotonet.inference.prune import PruneRule
 from dprotonet.interpretation.similarity import percentile_box
 from dprotonet.report.about import about as described
@@ -166,6 +167,29 @@ def test_shared_prototypes_have_a_source_and_a_class(name: str, tmp_path: Path) 
         assert owned[label, number] if owned[:, number].any() else label == labels[record.index]
     about = {fact.name: fact.value for fact in described(model, folder=model.folder).facts}
     assert "shared by all classes" in about["Prototypes"]
+
+
+def test_a_pool_is_not_pruned_by_any_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By purity it was said that a class would be left without prototypes."""
+    trained("protopool", tmp_path / "run", mode="frozen")
+    for rule in ([], ["--drop", "0"], ["--purity", "1"]):
+        assert main(["prune", str(tmp_path / "run"), "--out", str(tmp_path / "fewer"), *rule]) == 2
+        assert "prototypes of a pool cannot be pruned" in capsys.readouterr().err
+
+
+def test_a_class_keeps_what_speaks_for_it_where_prototypes_are_shared(tmp_path: Path) -> None:
+    """Not the prototypes that are listed with it."""
+    model = trained("pip-net", tmp_path / "run", mode="frozen")
+    network = model.prototyped
+    with torch.no_grad():
+        network.head.weight.zero_()
+        network.head.weight[:, 3] = 1
+        network.head.weight[1, 4] = 1
+    network.prototype_class.fill_(1)
+    everything = range(len(network.prototype_class))
+    check_classes_left(model, [number for number in everything if number != 3])
+    with pytest.raises(dp.UserError, match=r"and 2 more classes\) would .* keep at least one of 3$"):
+        check_classes_left(model, [number for number in everything if number != 4])
 
 
 def test_pip_net_without_some_prototypes(tmp_path: Path) -> None:

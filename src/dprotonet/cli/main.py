@@ -101,12 +101,11 @@ def _guarded(command: str, words: list[str]) -> int:
 def _of_files(error: OSError) -> str:
     """What a file refused, by the name that the user knows: ours end in .tmp while they are written."""
     place = re.sub(r"\.[0-9a-f]{12}\.tmp$", "", str(error.filename or "no file named"))
-    denied = isinstance(error, PermissionError)
-    advice = (
-        "its rights do not allow it, name another place"
-        if denied
-        else "check that it exists and that there is room"
-    )
+    advice = "check that it exists and that there is room"
+    if isinstance(error, PermissionError):
+        advice = "its rights do not allow it, name another place"
+    elif isinstance(error, FileExistsError | NotADirectoryError):
+        advice = "a file is where a folder should be, name another place"
     return f"{error.strerror or error}: {place}; {advice}"
 
 

@@ -105,9 +105,11 @@ def _cleaning(arguments: PruneArguments, rule: "DropRule", reporter: "Reporter")
     from dprotonet.experiment.evaluation import choose_split
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.split_evidence import splits_of_run
+    from dprotonet.experiment.what_if import without
 
     model = Model.load(arguments.run, device=arguments.device)
     model.check_prototypes()
+    without(model, ())  # a network that can drop none is refused before the passes over the images
     splits = splits_of_run(model, partial(reporter.advance, "scan"), moved_to=arguments.data)
     reasons = rule(model, splits.train, partial(reporter.advance, "looking at prototypes"))
     told = dict.fromkeys(("train", "val", arguments.split))

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 
-from dprotonet.config import Config
+from dprotonet.config import Config, TrainingConfig
 from dprotonet.errors import UserError
 
 _MASKS = ("mask_style", "masks", "mask_grid", "mask_contrast", "mask_seed", "mask_file")
@@ -88,16 +88,7 @@ def _idle_by_owner(ownership: str, here: str) -> Iterator[tuple[str, str]]:
 
 def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     network, training = config.network, config.training
-    if training.mode == "frozen":
-        for key in (
-            "checkpoint_activations",
-            "memory_format",
-            "frozen_stages",
-            "batchnorm",
-            "rate_backbone",
-            "decay_backbone",
-        ):
-            yield key, "with --mode frozen, whose backbone does not learn; leave it out"
+    yield from _idle_by_mode(training)
     if network.network == "blackbox":
         for key in _OF_PROTOTYPES:
             yield key, "with --network blackbox, which has no prototypes; leave it out"
@@ -114,6 +105,20 @@ def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
     if training.head_learns == "never":
         for key in ("rate_head", "last_layer_epochs"):
             yield key, "with --head-learns never; it needs --head-learns always, or leave it out"
+
+
+def _idle_by_mode(training: TrainingConfig) -> Iterator[tuple[str, str]]:
+    """Of a backbone that does not learn."""
+    if training.mode == "frozen":
+        for key in (
+            "checkpoint_activations",
+            "memory_format",
+            "frozen_stages",
+            "batchnorm",
+            "rate_backbone",
+            "decay_backbone",
+        ):
+            yield key, "with --mode frozen, whose backbone does not learn; leave it out"
 
 
 def _idle_learning(ownership: str) -> Iterator[tuple[str, str]]:

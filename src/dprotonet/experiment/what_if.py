@@ -55,6 +55,9 @@ class WhatIf:
         return scores.to(weight) @ (weight * on).T
 
 
+_NAMED = 12  # prototypes in an error, of which a class that shares them may have hundreds
+
+
 def kept_mask(model: Model, off: Collection[int]) -> Tensor:
     """Which prototypes (P,) are left, on the CPU; an error for one that does not exist."""
     count = len(model.prototyped.prototype_class)
@@ -67,15 +70,20 @@ def kept_mask(model: Model, off: Collection[int]) -> Tensor:
 
 
 def check_classes_left(model: Model, off: Collection[int]) -> None:
-    """An error where a class would be left without prototypes: it could hardly be predicted again."""
-    owner, kept = model.prototyped.prototype_class.cpu(), kept_mask(model, off)
-    lost = sorted(set(owner.tolist()) - set(owner[kept].tolist()))
+    """An error where a class would be left without prototypes: it could hardly be predicted again.
+
+    Where classes share prototypes, those that speak for it count.
+    """
+    network, kept = model.prototyped, kept_mask(model, off)
+    owned = network.head.owned(network.prototype_class).cpu()
+    lost = (owned.any(dim=1) & ~owned[:, kept].any(dim=1)).nonzero().flatten().tolist()
     if lost:
-        own = (owner == lost[0]).nonzero().flatten().tolist()
+        own = owned[lost[0]].nonzero().flatten().tolist()
+        numbers = ", ".join(map(str, own[:_NAMED])) + ", …" * (len(own) > _NAMED)
         more = f" (and {len(lost) - 1} more classes)" if lost[1:] else ""
         raise UserError(
             f"class '{model.classes[lost[0]]}'{more} would be left without prototypes; "
-            f"keep at least one of {', '.join(map(str, own))}"
+            f"keep at least one of {numbers}"
         )
 
 
