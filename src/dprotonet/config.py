@@ -182,6 +182,11 @@ class TrainingConfig:
     box, which has none, of the pooled features."""
     part_dropout: float = 0.0
     """Share of the parts that a training step does without in an image, for `--regions parts`."""
+    part_area: float = 1.0
+    """Share of the image that all parts together may have before it costs, for `--regions parts`; 1: all."""
+    part_foreground: Literal["border", "energy"] = "border"
+    """Parts begin as clusters that keep away from the image's border, or of places that look like what tells
+    the classes apart, for `--regions parts`."""
     prototypes_learn: Literal["always", "never"] = "always"
     """`never`: prototypes are region vectors of training images from the start, pushed before the first epoch
     and again and again; in between the shaping net learns to see images by them."""

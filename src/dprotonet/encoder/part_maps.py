@@ -2,7 +2,7 @@
 
 As the shares of a place sum to one, two parts cannot both have it: different parts are different places by
 construction, not by a penalty. Nobody says what the parts are. They start as clusters of local features that
-keep away from the image's border (`training.part_start`) and learn by what tells the classes apart.
+lie on the object (`training.part_start`) and learn by what tells the classes apart.
 """
 
 import torch
@@ -50,6 +50,11 @@ class WithParts(nn.Module):
         super().__init__()
         self.part_maps = part_maps
         self.whole = whole
+
+    @property
+    def channels(self) -> int:
+        """That are put behind the features: the parts, then the whole image."""
+        return self.part_maps.parts + self.whole
 
     def forward(self, feature_map: Tensor) -> Tensor:
         maps = [feature_map, self.part_maps(feature_map)]

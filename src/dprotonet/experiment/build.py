@@ -288,7 +288,7 @@ def build_loss(config: TrainingConfig, counts: Sequence[int] = ()) -> PrototypeL
     """`counts` are the training images of each class, which class weights are made of."""
     weights = balanced_weights(counts) if config.class_weights == "balanced" else ()
     strengths = config.cluster, config.separation, config.foreign, config.label_smoothing
-    return PrototypeLoss(*strengths, weights, config.part_dropout)
+    return PrototypeLoss(*strengths, weights, config.part_dropout, config.part_area)
 
 
 def build_sampling(config: TrainingConfig) -> Sampling:

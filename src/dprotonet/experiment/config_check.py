@@ -62,6 +62,7 @@ _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "label_smoothing": _SHARE,
     "shaping_dropout": _SHARE,
     "part_dropout": _SHARE,
+    "part_area": _PART,
     "whole": ("0 or more", lambda value: value >= 0),
     "image_weight": _WHOLE,
     "heatmap_weight": _WHOLE,

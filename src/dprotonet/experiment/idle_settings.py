@@ -95,7 +95,7 @@ def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
         return
     yield from _idle_learning(network.ownership)
     if network.regions != "parts":
-        for key in ("rate_parts", "part_dropout"):
+        for key in ("rate_parts", "part_dropout", "part_area", "part_foreground"):
             yield key, f"with --regions {network.regions}; it needs --regions parts, or leave it out"
     if training.prototypes_learn == "never":
         yield (

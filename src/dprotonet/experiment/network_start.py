@@ -27,7 +27,8 @@ def start_network(
         return
     seed, shaping, regions = training.seed, network.encoder.shaping, network.encoder.regions
     if isinstance(shaping, WithParts):
-        start_parts(network, shaping.part_maps, views, seed=seed, device=device)
+        by_energy = training.part_foreground == "energy"
+        start_parts(network, shaping.part_maps, views, seed=seed, by_energy=by_energy, device=device)
     discriminant = training.shaping_start == "discriminant"
     if discriminant and not isinstance(regions, Parts):
         start_as_discriminant(network, views, seed=seed, device=device)

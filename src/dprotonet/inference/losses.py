@@ -42,6 +42,15 @@ def without_some_parts(scores: Tensor, part: Tensor, share: float) -> Tensor:
     return scores * heard[:, part]
 
 
+def excess_area(maps: Tensor, most: float) -> Tensor:
+    """How far all parts together have more than the share `most` of an image, its mean; maps (B, K, h, w).
+
+    A part that has more places is there in more images, so that without it parts learn to share out the whole
+    image among them, and nothing is left to the background.
+    """
+    return (maps.sum(dim=1).mean(dim=(-2, -1)) - most).relu().mean()
+
+
 def foreign_weight(weight: Tensor, prototype_class: Tensor) -> Tensor:
     """Sum of |w| between classes and prototypes of other classes, Eq. (7); weight (C, P)."""
     classes = torch.arange(len(weight), device=weight.device).unsqueeze(1)
@@ -77,6 +86,7 @@ class PrototypeLoss:
     smoothing: float = 0.0  # of the cross-entropy's target
     class_weight: tuple[float, ...] = ()  # of each class in the cross-entropy; none: all alike
     part_dropout: float = 0.0  # share of the parts that the cross-entropy does without, where there are some
+    part_area: float = 1.0  # share of the image that all parts may have before it costs
 
     def entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean cross-entropy of a batch, each image weighed by its class.

@@ -5,10 +5,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from dprotonet.encoder.part_maps import WithParts
 from dprotonet.inference.head import Head
-from dprotonet.inference.losses import LossTerms, PrototypeLoss, without_some_parts
+from dprotonet.inference.losses import LossTerms, PrototypeLoss, excess_area, without_some_parts
 from dprotonet.inference.pairing import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Evidence
+
+_AREA = 2.0  # weight of the area that parts have too much
 
 
 class Step(NamedTuple):
@@ -19,7 +22,7 @@ class Step(NamedTuple):
 
 
 class WholeObjective(nn.Module):
-    """Eq. (4) of the whole network."""
+    """Eq. (4) of the whole network; where it has parts, with what keeps them small."""
 
     def __init__(self, network: DProtoNet, loss: PrototypeLoss) -> None:
         super().__init__()
@@ -27,7 +30,16 @@ class WholeObjective(nn.Module):
         self.loss = loss
 
     def forward(self, inputs: Tensor, labels: Tensor) -> Step:
-        return prototype_step(self.network, self.loss, self.network.evidence(inputs), labels)
+        encoder = self.network.encoder
+        feature_map = encoder.feature_map(inputs)
+        evidence = self.network.evidence_of(encoder.regions(feature_map))
+        step = prototype_step(self.network, self.loss, evidence, labels)
+        if self.loss.part_area == 1 or not isinstance(encoder.shaping, WithParts):
+            return step
+        shaped = encoder.shaping
+        maps = feature_map[:, -shaped.channels :][:, : shaped.part_maps.parts].float()
+        extra = _AREA * excess_area(maps, self.loss.part_area)
+        return step._replace(terms=step.terms._replace(total=step.terms.total + extra))
 
 
 def prototype_step(network: DProtoNet, loss: PrototypeLoss, evidence: Evidence, labels: Tensor) -> Step:
