@@ -35,6 +35,8 @@ from dprotonet.experiment.recipe_tables import RECIPES
         ("--mode frozen --batchnorm frozen", "--batchnorm", "--mode frozen"),
         ("--mode frozen --rate-backbone 1e-3", "--rate-backbone", "--mode frozen"),
         ("--network blackbox --part-dropout 0.1", "--part-dropout", "no prototypes"),
+        ("--recipe masks --part-area 0.5", "--part-area", "parts"),
+        ("--recipe masks --part-foreground energy", "--part-foreground", "parts"),
         ("--network blackbox --cluster 1", "--cluster", "no prototypes"),
         ("--network protopnet --masks 5", "--masks", "--regions masks"),
     ],

@@ -17,7 +17,8 @@ _PROTOTYPES = (
 )
 _OF_PROTOTYPES = (  # of training
     *("cluster", "separation", "foreign", "alignment", "uniformity"),
-    *("pretrain_epochs", "slot_epochs", "last_layer_epochs", "part_dropout", "rate_parts"),
+    *("pretrain_epochs", "slot_epochs", "last_layer_epochs"),
+    *("part_dropout", "part_area", "part_foreground", "rate_parts"),
     *("prototypes_learn", "rate_prototypes", "prototype_start", "push_images", "push_sources"),
 )
 
