@@ -22,7 +22,11 @@ class Step(NamedTuple):
 
 
 class WholeObjective(nn.Module):
-    """Eq. (4) of the whole network; where it has parts, with what keeps them small."""
+    """Eq. (4) of the whole network.
+
+    Deviation: where regions are parts and `part_area` is below 1, the loss has a further term, what parts
+    have too much of the image; without it training leaves nothing to the background (docs/parts.md).
+    """
 
     def __init__(self, network: DProtoNet, loss: PrototypeLoss) -> None:
         super().__init__()
