@@ -202,6 +202,11 @@ CHANGES = {
     "weights averaged": Change((), Averaged),
     "images mixed": Change((), Mixing),
     "random crops": Change((), Engine, CroppingTrainer),
+    "part dropout 0.3": Change(("training.part_dropout=0.3",)),
+    "the whole image beside the parts": Change(("network.whole=4.0",)),
+    "the whole image, evened, part dropout": Change(
+        ("network.whole=4.0", "network.level_power=0.5", "training.part_dropout=0.3")
+    ),
     "masks": Change(("recipe=masks",)),
 }
 

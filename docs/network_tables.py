@@ -1,11 +1,11 @@
-"""The tables of networks in results.md, rivals.md and training.md: cut from a benchmark, drawn from that.
+"""The tables of networks in results.md, rivals.md and training.md: cut from benchmarks, drawn from that.
 
     dprotonet benchmark configs/frozen/general.toml --out runs/general
     dprotonet benchmark configs/frozen/medical.toml --out runs/medical
     dprotonet benchmark configs/joint/general.toml --out runs/joint
-    python docs/frozen_tables.py runs/general runs/medical runs/joint  # results.json → docs/results/*.json
-    python docs/frozen_tables.py joint-general=runs/joint              # of one of them alone
-    python docs/frozen_tables.py                                       # docs/results/*.json → the pages
+    python docs/network_tables.py runs/general runs/medical runs/joint  # results.json → docs/results/*.json
+    python docs/network_tables.py joint-general=runs/joint              # of one of them alone
+    python docs/network_tables.py                                       # docs/results/*.json → the pages
 
 What stands between the marks in the pages is never written by hand; a test compares it with the JSON.
 """
@@ -23,11 +23,13 @@ TABLES = {
     "frozen-general": ("accuracy",),
     "frozen-medical": ("accuracy", "auroc"),
     "joint-general": ("accuracy",),
+    "joint-rivals": ("accuracy",),
+    "joint-backbone": ("accuracy",),
 }
 PAGES = {
-    "results.md": ("frozen-general", "frozen-medical"),
+    "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
     "rivals.md": ("frozen-choice",),
-    "training.md": ("joint-general",),
+    "training.md": ("joint-changes", "images-per-class", "joint-general", "joint-backbone"),
 }
 KEPT = (
     *("row", "column", "seed", "baseline", "split", "images"),
@@ -126,6 +128,45 @@ def choices(content: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def changes(content: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: parts trained whole with one change each, beside what they are without it."""
+    heads = (
+        "",
+        "after each push, %",
+        "first and last epoch: training images right, %",
+        "cross-entropy",
+        "Eq. (5)",
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for run in content:
+        first, last = run["epochs"][0], run["epochs"][-1]
+        after = ", ".join(f"{value:.1f}" for value in run["after"])
+        pairs = [
+            f"{first[key]:.{digits}f}, {last[key]:.{digits}f}"
+            for key, digits in (("train", 1), ("cross_entropy", 2), ("cluster", 2))
+        ]
+        lines.append(f"| {' | '.join([run['change'], after, *pairs])} |")
+    return "\n".join(lines)
+
+
+def sizes(content: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: validation accuracy over images per class, a line for each way to train."""
+    found = [(item["data"].partition(":")[2] or item["data"], item) for item in content]
+    heads = ["", *(f"{data}, {item['per_class']}" for data, item in found)]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for way in ("discriminant", "frozen", "joint"):
+        best = [max(item[key] for key in ("discriminant", "frozen", "joint")) for _, item in found]
+        cells = [
+            f"**{item[way]:.1f}**" if item[way] == most else f"{item[way]:.1f}"
+            for (_, item), most in zip(found, best, strict=True)
+        ]
+        lines.append(f"| {' | '.join([way, *cells])} |")
+    return "\n".join(lines)
+
+
+DRAWN_OTHERWISE = {"frozen-choice": choices, "joint-changes": changes, "images-per-class": sizes}
+
+
 def drawn() -> dict[str, str]:
     """The text of each page with every table between its marks drawn anew from its JSON."""
     return {page: _page(page, names) for page, names in PAGES.items()}
@@ -135,8 +176,8 @@ def _page(page: str, names: Sequence[str]) -> str:
     text = (DOCS / page).read_text(encoding="utf-8")
     for name in names:
         content = json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
-        found = table(content, TABLES[name]) if name in TABLES else choices(content)
-        begin, end = f"<!-- {name}: docs/frozen_tables.py -->", f"<!-- end of {name} -->"
+        found = table(content, TABLES[name]) if name in TABLES else DRAWN_OTHERWISE[name](content)
+        begin, end = f"<!-- {name}: docs/network_tables.py -->", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         assert begin in text, f"{page} has no marks of {name}"

@@ -16,7 +16,7 @@ NAMES = ("frozen-general", "frozen-medical", "joint-general")
 
 @pytest.fixture(scope="module")
 def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("frozen_tables", ROOT / "docs" / "frozen_tables.py")
+    spec = importlib.util.spec_from_file_location("network_tables", ROOT / "docs" / "network_tables.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -31,7 +31,7 @@ def results(name: str) -> dict:
 
 def test_the_pages_are_drawn_from_the_results(tables: ModuleType) -> None:
     for page, text in tables.drawn().items():
-        assert text == (ROOT / "docs" / page).read_text(encoding="utf-8"), "run python docs/frozen_tables.py"
+        assert text == (ROOT / "docs" / page).read_text(encoding="utf-8"), "run python docs/network_tables.py"
 
 
 @pytest.mark.parametrize("name", NAMES)
