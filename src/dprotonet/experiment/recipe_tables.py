@@ -104,7 +104,7 @@ FROZEN: Tables = {
 }
 """What `--mode frozen` implies for DProtoNet with masks. The paper has no such mode: it trains its backbone.
 Here the shaping net begins where the classes are apart, and few epochs at a tenth of the paper's rates
-suffice; chosen by cross-validation inside training images (docs/results.md)."""
+suffice; chosen by cross-validation inside training images (docs/masks.md)."""
 
 _FROZEN_PROTOPNET: Tables = {  # its authors' width; of their rates nothing is left after a hundred steps
     "network": {"dimension": 128},
