@@ -1,7 +1,7 @@
 """Where the shaping net starts: as the projection that tells the classes apart (Fisher's discriminant).
 
 With random weights squared distances begin at dozens, where the log similarity of Eq. (2) is flat: the
-cross-entropy falls slowly at first (docs/results.md). Here they begin at about 1.
+cross-entropy falls slowly at first (docs/masks.md). Here they begin at about 1.
 The projection is found from the means and the covariance of pooled backbone features.
 
 C classes have C - 1 directions. In a single one, for two classes, an image beyond all prototypes is far from
@@ -93,7 +93,7 @@ def start_as_discriminant(
     """Set the shaping net to the discriminant of the training views, at a scale where similarity is steep.
 
     Unstated: how the shaping net starts. Ours starts so, because random weights need more epochs and
-    do not get as far (docs/results.md); the recipe of the paper starts at random.
+    do not get as far (docs/masks.md); the recipe of the paper starts at random.
     Occurrence maps (XProtoNet) start as they would: only the features beside them become the discriminant.
     """
     shaping = features_shaping(network)

@@ -70,7 +70,7 @@ def half_cosine(epoch: int, epochs: int) -> float:
     """What share of its learning rate a part has in an epoch (from 1) of so many: from 1 smoothly to 0.
 
     Unstated: the paper names no decay of the learning rates; ProtoPNet divides them by ten every five epochs.
-    Chosen together with the weight decay, on one small validation split (docs/results.md).
+    Chosen together with the weight decay, on one small validation split (docs/masks.md).
     """
     return 0.5 * (1 + math.cos(math.pi * (epoch - 1) / epochs))
 
