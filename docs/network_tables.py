@@ -28,7 +28,7 @@ TABLES = {
 }
 PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
-    "rivals.md": ("frozen-choice",),
+    "rivals.md": ("frozen-choice", "joint-choice"),
     "training.md": ("joint-changes", "images-per-class", "joint-general", "joint-backbone"),
 }
 KEPT = (
@@ -128,6 +128,17 @@ def choices(content: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def trials(content: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: settings compared by benchmarks/recipe_folds.py, validation accuracy after each push and at it."""
+    heads = ("", "validation accuracy after each push, %", "change at each push")
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for run in content:
+        after = ", ".join(f"{value:.1f}" for value in run["after"])
+        pairs = zip(run["before"], run["after"], strict=True)
+        lines.append(f"| {run['name']} | {after} | {', '.join(_signed(b - a) for a, b in pairs)} |")
+    return "\n".join(lines)
+
+
 def changes(content: Sequence[Mapping[str, Any]]) -> str:
     """Markdown: parts trained whole with one change each, beside what they are without it."""
     heads = (
@@ -164,7 +175,12 @@ def sizes(content: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-DRAWN_OTHERWISE = {"frozen-choice": choices, "joint-changes": changes, "images-per-class": sizes}
+DRAWN_OTHERWISE = {
+    "frozen-choice": choices,
+    "joint-choice": trials,
+    "joint-changes": changes,
+    "images-per-class": sizes,
+}
 
 
 def drawn() -> dict[str, str]:
