@@ -129,7 +129,7 @@ def choices(content: Mapping[str, Any]) -> str:
 
 
 def trials(content: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: settings compared by benchmarks/recipe_folds.py, validation accuracy after each push and at it."""
+    """Markdown: settings compared by benchmarks/recipe_folds.py, after each push and at it."""
     heads = ("", "validation accuracy after each push, %", "change at each push")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for run in content:
