@@ -24,12 +24,13 @@ TABLES = {
     "frozen-medical": ("accuracy", "auroc"),
     "joint-general": ("accuracy",),
     "joint-rivals": ("accuracy",),
-    "joint-backbone": ("accuracy",),
+    "parts": ("accuracy", "auroc"),
 }
 PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
     "rivals.md": ("frozen-choice", "joint-choice"),
-    "training.md": ("joint-changes", "images-per-class", "joint-general", "joint-backbone"),
+    "training.md": ("joint-general",),
+    "parts.md": ("parts",),
 }
 KEPT = (
     *("row", "column", "seed", "baseline", "split", "images"),
@@ -139,47 +140,9 @@ def trials(content: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def changes(content: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: parts trained whole with one change each, beside what they are without it."""
-    heads = (
-        "",
-        "after each push, %",
-        "first and last epoch: training images right, %",
-        "cross-entropy",
-        "Eq. (5)",
-    )
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for run in content:
-        first, last = run["epochs"][0], run["epochs"][-1]
-        after = ", ".join(f"{value:.1f}" for value in run["after"])
-        pairs = [
-            f"{first[key]:.{digits}f}, {last[key]:.{digits}f}"
-            for key, digits in (("train", 1), ("cross_entropy", 2), ("cluster", 2))
-        ]
-        lines.append(f"| {' | '.join([run['change'], after, *pairs])} |")
-    return "\n".join(lines)
-
-
-def sizes(content: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: validation accuracy over images per class, a line for each way to train."""
-    found = [(item["data"].partition(":")[2] or item["data"], item) for item in content]
-    heads = ["", *(f"{data}, {item['per_class']}" for data, item in found)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for way in ("discriminant", "frozen", "joint"):
-        best = [max(item[key] for key in ("discriminant", "frozen", "joint")) for _, item in found]
-        cells = [
-            f"**{item[way]:.1f}**" if item[way] == most else f"{item[way]:.1f}"
-            for (_, item), most in zip(found, best, strict=True)
-        ]
-        lines.append(f"| {' | '.join([way, *cells])} |")
-    return "\n".join(lines)
-
-
 DRAWN_OTHERWISE = {
     "frozen-choice": choices,
     "joint-choice": trials,
-    "joint-changes": changes,
-    "images-per-class": sizes,
 }
 
 
