@@ -31,6 +31,7 @@ PAGES = {
     "rivals.md": ("frozen-choice", "joint-choice"),
     "training.md": ("joint-general",),
     "parts.md": ("parts",),
+    "../README.md": ("summary",),
 }
 KEPT = (
     *("row", "column", "seed", "baseline", "split", "images"),
@@ -113,7 +114,7 @@ def _signed(points: float) -> str:
     return "0.0" if text in ("+0.0", "−0.0") else text
 
 
-def choices(content: Mapping[str, Any]) -> str:
+def choices(name: str) -> str:
     """Markdown: validation accuracy of settings that were tried, after each push and at it."""
     heads = (
         "ProtoPNet and its like",
@@ -122,27 +123,74 @@ def choices(content: Mapping[str, Any]) -> str:
         "change at each push",
     )
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for run in content["runs"]:
+    for run in _results(name)["runs"]:
         rounds = ", ".join(f"{100 * item['val_accuracy']:.1f}" for item in run["rounds"])
         pushes = ", ".join(_signed(100 * (after - before)) for before, after in run["pushes"])
         lines.append(f"| {run['name']} | {run['steps']} | {rounds} | {pushes or '–'} |")
     return "\n".join(lines)
 
 
-def trials(content: Sequence[Mapping[str, Any]]) -> str:
+def trials(name: str) -> str:
     """Markdown: settings compared by benchmarks/recipe_folds.py, after each push and at it."""
     heads = ("", "validation accuracy after each push, %", "change at each push")
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for run in content:
+    for run in _results(name):
         after = ", ".join(f"{value:.1f}" for value in run["after"])
         pairs = zip(run["before"], run["after"], strict=True)
         lines.append(f"| {run['name']} | {after} | {', '.join(_signed(b - a) for a, b in pairs)} |")
     return "\n".join(lines)
 
 
+SUMMARY_COLUMNS = ("birds", "CUB", "pets", "cars", "chest")
+SUMMARY = {  # where each row of README's table is: the results and the name there
+    "DProtoNet, parts": (("parts", "parts"), ("frozen-general", "DProtoNet, parts")),
+    "the same, backbone learns too": (("joint-general", "DProtoNet, parts, joint"),),
+    "DProtoNet, masks": (("parts", "masks"), ("frozen-general", "DProtoNet, masks")),
+    "XProtoNet, started as DProtoNet is": (
+        ("frozen-general", "XProtoNet, discriminant start"),
+        ("frozen-medical", "XProtoNet, discriminant start"),
+    ),
+    "ProtoPNet, started likewise": (
+        ("frozen-general", "ProtoPNet, discriminant start"),
+        ("frozen-medical", "ProtoPNet, discriminant start"),
+    ),
+    "black box": (("frozen-general", "black box"), ("frozen-medical", "black box")),
+    "the same, backbone learns too ": (("joint-general", "black box, joint"),),
+    "linear probe": (("parts", "linear probe"), ("frozen-general", "linear probe")),
+    "discriminant in closed form": (("parts", "discriminant"), ("frozen-general", "discriminant")),
+}
+
+
+def summary() -> str:
+    """Markdown: README's table of accuracies, each the mean over seeds."""
+    names = dict.fromkeys(name for places in SUMMARY.values() for name, _ in places)
+    known = {name: _results(name)["results"] for name in names}
+    found = {
+        line: [
+            next(filter(None, (_of(known[name], row, column, "accuracy") for name, row in places)), [])
+            for column in SUMMARY_COLUMNS
+        ]
+        for line, places in SUMMARY.items()
+    }
+    best = [max(_mean(values[place]) for values in found.values()) for place in range(len(SUMMARY_COLUMNS))]
+    lines = [
+        f"| test accuracy, % | {' | '.join(SUMMARY_COLUMNS)} |",
+        "|---" * (len(SUMMARY_COLUMNS) + 1) + "|",
+    ]
+    for line, several in found.items():
+        cells = [_value(values, most).partition(" ±")[0] for values, most in zip(several, best, strict=True)]
+        lines.append(f"| {' | '.join([line.strip(), *cells])} |")
+    return "\n".join(lines)
+
+
+def _results(name: str) -> Any:
+    return json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
+
+
 DRAWN_OTHERWISE = {
     "frozen-choice": choices,
     "joint-choice": trials,
+    "summary": lambda _: summary(),
 }
 
 
@@ -154,8 +202,7 @@ def drawn() -> dict[str, str]:
 def _page(page: str, names: Sequence[str]) -> str:
     text = (DOCS / page).read_text(encoding="utf-8")
     for name in names:
-        content = json.loads((DOCS / "results" / f"{name}.json").read_text(encoding="utf-8"))
-        found = table(content, TABLES[name]) if name in TABLES else DRAWN_OTHERWISE[name](content)
+        found = table(_results(name), TABLES[name]) if name in TABLES else DRAWN_OTHERWISE[name](name)
         begin, end = f"<!-- {name}: docs/network_tables.py -->", f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
