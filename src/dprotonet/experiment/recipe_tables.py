@@ -245,8 +245,8 @@ PARTS: Tables = {  # docs/parts.md
         "decay_shaping": 0.0,
         "shaping_dropout": 0.5,
         "batchnorm": "frozen",
-        "part_foreground": "energy",  # by the border alone a third of the rows lie beside the object
-        "part_area": 0.35,
+        "part_foreground": "energy",  # clusters away from the border hold much that is no object
+        "part_area": 0.35,  # else training leaves nothing to the background
         "shaping_start": "discriminant",
         "label_smoothing": 0.05,
         "cluster": 0.8,  # the paper's; without it photographs lose a point
