@@ -11,7 +11,6 @@ parts lie mostly beside it; how far the five rows are different places. Controls
 image, which is what blind places have, and of its four middle places. One JSON object a call.
 """
 
-import argparse
 import json
 import sys
 import tempfile
@@ -20,14 +19,14 @@ from statistics import mean
 from typing import Any
 
 import torch
-from recipe_folds import tables_of
+from recipe_folds import folds_of, read_options
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool2d
 
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
-from dprotonet.experiment.build import RememberedSplits, default_cache
+from dprotonet.experiment.build import RememberedSplits
 from dprotonet.experiment.recipes import config_from
 from dprotonet.experiment.run_folder import RunFolder
 from dprotonet.experiment.trainer import Trainer
@@ -37,7 +36,6 @@ from dprotonet.network import DProtoNet
 from dprotonet.training.engine import Engine
 from dprotonet.training.events import RoundDone
 
-_FOREVER = 1000  # pushes without improvement
 _ROWS = 5  # of an explanation
 _HOT = 0.1  # of the places: the hottest, whose overlap is measured
 _APART = 2  # places: farther peaks are different places
@@ -154,20 +152,8 @@ def mean_of(found: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("settings", nargs="*")
-    parser.add_argument("--name", default="parts")
-    parser.add_argument("--data", default="birds")
-    parser.add_argument("--folds", type=int, default=0)
-    parser.add_argument("--only", type=int, default=0, help="a single fold, from 1")
-    parser.add_argument("--cache", type=Path, default=default_cache())
-    options = parser.parse_args()
-    splits, found = RememberedSplits(), []
-    for fold in [options.only] if options.only else range(1, options.folds + 1) if options.folds else [0]:
-        tables = tables_of(options.settings)
-        tables["data"] |= {"data": options.data, "folds": options.folds, "fold": fold}
-        tables["training"] = {"mode": "frozen", "patience": _FOREVER, **tables["training"]}
-        found.append(fold_of(tables, options.cache, splits))
+    options, splits = read_options(), RememberedSplits()
+    found = [fold_of(tables, options.cache, splits) for tables in folds_of(options)]
     told = {"name": options.name, "data": options.data, "settings": options.settings, **mean_of(found)}
     json.dump({**told, "folds": found}, sys.stdout)
     print()

@@ -14,6 +14,7 @@ import json
 import sys
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -50,7 +51,7 @@ def pushes(trainer: Trainer) -> dict[str, list[float]]:
     return found
 
 
-def main() -> None:
+def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("settings", nargs="*")
     parser.add_argument("--name", default="parts")
@@ -58,12 +59,21 @@ def main() -> None:
     parser.add_argument("--folds", type=int, default=0)
     parser.add_argument("--only", type=int, default=0, help="a single fold, from 1")
     parser.add_argument("--cache", type=Path, default=default_cache())
-    options = parser.parse_args()
-    splits, found = RememberedSplits(), []
+    return parser.parse_args()
+
+
+def folds_of(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The tables of each run that is asked for."""
     for fold in [options.only] if options.only else range(1, options.folds + 1) if options.folds else [0]:
         tables = tables_of(options.settings)
         tables["data"] |= {"data": options.data, "folds": options.folds, "fold": fold}
         tables["training"] = {"mode": "frozen", "patience": _FOREVER, **tables["training"]}
+        yield tables
+
+
+def main() -> None:
+    options, splits, found = read_options(), RememberedSplits(), []
+    for tables in folds_of(options):
         with tempfile.TemporaryDirectory() as folder:
             trainer = Trainer(config_from(tables), Path(folder, "run"), cache=options.cache, splits=splits)
             found.append(pushes(trainer))
