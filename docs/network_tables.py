@@ -24,12 +24,13 @@ TABLES = {
     "frozen-medical": ("accuracy", "auroc"),
     "joint-general": ("accuracy",),
     "joint-rivals": ("accuracy",),
+    "joint-backbone": ("accuracy",),
     "parts": ("accuracy", "auroc"),
 }
 PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
     "rivals.md": ("frozen-choice", "joint-choice"),
-    "training.md": ("joint-general",),
+    "training.md": ("joint-general", "joint-backbone"),
     "parts.md": ("parts",),
     "../README.md": ("summary",),
 }

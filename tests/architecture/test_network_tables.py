@@ -16,6 +16,7 @@ TABLES = {  # the page and the plan of each
     "frozen-medical": ("results.md", "frozen/medical.toml"),
     "joint-general": ("training.md", "joint/general.toml"),
     "joint-rivals": ("results.md", "joint/rivals.toml"),
+    "joint-backbone": ("training.md", "joint/backbone.toml"),
     "parts": ("parts.md", "frozen/parts.toml"),
 }
 
