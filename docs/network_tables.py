@@ -1,4 +1,4 @@
-"""The tables of networks in results.md, rivals.md and training.md: cut from benchmarks, drawn from that.
+"""The tables of networks in README and on the pages of docs: cut from benchmarks, drawn from that.
 
     dprotonet benchmark configs/frozen/general.toml --out runs/general
     dprotonet benchmark configs/frozen/medical.toml --out runs/medical
