@@ -30,10 +30,10 @@ from torch import Tensor, nn
 
 from dprotonet.compat import keep_freed_memory
 from dprotonet.config import DataConfig
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.explainers import prototype_node
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.explaining.explainers import prototype_node
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.files import whole
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset

@@ -25,9 +25,9 @@ from dprotonet.data.birds import Birds
 from dprotonet.data.birds.species import MOST
 from dprotonet.data.folder import loose_images
 from dprotonet.experiment.api import train
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.familiarity import calibrated
+from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.runs.familiarity import calibrated
 from dprotonet.metrics.classification import auroc
 
 TARGETS = {"auroc": 0.95, "known_warned_at_most": 0.1}

@@ -20,10 +20,11 @@ from accelerate import Accelerator
 from dprotonet.cli.progress import describe, stderr_console
 from dprotonet.compat import keep_freed_memory
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
-from dprotonet.experiment.build import build_splits, default_cache
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.demo import Demo
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.trainer import Preparing, Trainer
+from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import EpochDone, RoundDone, StepDone
 

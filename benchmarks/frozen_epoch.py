@@ -19,7 +19,7 @@ from dprotonet.compat import keep_freed_memory
 from dprotonet.config import NetworkConfig
 from dprotonet.data.birds import Birds
 from dprotonet.data.transforms import Augment, Views
-from dprotonet.experiment.build import build_network, build_normalise
+from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.network import DProtoNet
 from dprotonet.training.engine import Engine
 from dprotonet.training.events import EpochDone

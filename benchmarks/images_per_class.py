@@ -22,12 +22,13 @@ import numpy as np
 from dprotonet.compat import keep_freed_memory
 from dprotonet.config import Config, DataConfig
 from dprotonet.data.base import Splits
-from dprotonet.data.part import Part
-from dprotonet.experiment.baseline import baseline_data
-from dprotonet.experiment.build import Progress, RememberedSplits, default_cache
-from dprotonet.experiment.finished import finished
-from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.data.subset import Subset
+from dprotonet.experiment.build.data import Progress, RememberedSplits
+from dprotonet.experiment.build.training import default_cache
+from dprotonet.experiment.evaluation.baseline import baseline_data
+from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.files import write_text
 from dprotonet.training.events import RoundDone
 
@@ -36,12 +37,14 @@ _FOREVER = 1000  # pushes without improvement
 
 def few(splits: Splits, per_class: int, seed: int = 0) -> Splits:
     """So many training images of each class, those of a smaller number among those of a larger one."""
-    whole = splits.train if isinstance(splits.train, Part) else Part(splits.train, range(len(splits.train)))
+    whole = (
+        splits.train if isinstance(splits.train, Subset) else Subset(splits.train, range(len(splits.train)))
+    )
     order = np.random.default_rng(seed).permutation(len(whole)).tolist()
     labels = np.asarray(whole.labels)[order]
     kept = [np.asarray(order)[labels == label][:per_class] for label in range(len(whole.classes))]
     rows = sorted(int(row) for rows in kept for row in rows)
-    return replace(splits, train=Part(whole.whole, [whole.indices[row] for row in rows]))
+    return replace(splits, train=Subset(whole.whole, [whole.indices[row] for row in rows]))
 
 
 def at_the_end(trainer: Trainer) -> float:

@@ -26,9 +26,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from dprotonet.compat import import_guarded, keep_freed_memory
 from dprotonet.data.transforms import Augment
 from dprotonet.encoder.regions import Parts
-from dprotonet.experiment import trainer
-from dprotonet.experiment.build import RememberedSplits, default_cache
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.build.training import default_cache
+from dprotonet.experiment.runs import trainer
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.files import write_text
 from dprotonet.training.engine import Engine
 from dprotonet.training.events import EpochDone, PushDone, RoundDone

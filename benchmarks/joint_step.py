@@ -32,9 +32,9 @@ from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.birds import Birds, bird_splits
 from dprotonet.data.transforms import Normalise, View, Views
 from dprotonet.encoder.backbone import load_backbone
-from dprotonet.experiment.build import build_accelerator, build_loss, build_stages
-from dprotonet.experiment.recipes import final_config
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.build.training import build_accelerator, build_loss, build_stages
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone, StepDone
 from dprotonet.training.memory import kept_bytes, lay_out

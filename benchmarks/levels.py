@@ -17,8 +17,8 @@ from networks import CLOCKS, prediction, training_step
 from timing import alternating_seconds, tell
 
 from dprotonet.compat import keep_freed_memory
-from dprotonet.experiment.build import build_network
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.settings.recipes import config_from
 
 POINTS = {"regions": "points", "similarity": "cosine"}
 NETWORKS: dict[str, dict[str, Any]] = {

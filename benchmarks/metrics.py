@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from dprotonet.compat import import_guarded, keep_freed_memory
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.metrics.controls import random_maps
 from dprotonet.metrics.faithfulness import RiseProtocol, area_under, deletion_curves, insertion_curves
 from dprotonet.ops import unit_range, upsample

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from dprotonet.compat import keep_freed_memory
 from dprotonet.config import Config
-from dprotonet.experiment.build import build_loss, build_network
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.build.training import build_loss
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.objective import PlainObjective, WholeObjective
 from dprotonet.training.occurrence import OccurrenceObjective

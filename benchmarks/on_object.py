@@ -26,12 +26,12 @@ from torch.nn.functional import adaptive_avg_pool2d
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
-from dprotonet.experiment.build import RememberedSplits
-from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.inference.contrast import leads
-from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
 from dprotonet.training.engine import Engine
 from dprotonet.training.events import RoundDone
@@ -77,10 +77,14 @@ def distinctness(shares: Tensor) -> dict[str, Tensor]:
 @torch.no_grad()
 def measured(network: DProtoNet, feature_map: Tensor, truth: Tensor) -> dict[str, Tensor]:
     """Of one image, its feature map (1, C, h, w) and the object's share of each place (h, w)."""
-    regions, shaping, pairing = network.encoder.regions, network.encoder.shaping, network.prototypes.pairing
+    regions, shaping, assignment = (
+        network.encoder.regions,
+        network.encoder.shaping,
+        network.prototypes.assignment,
+    )
     assert isinstance(regions, Parts)
     assert isinstance(shaping, WithParts)
-    assert isinstance(pairing, PartRegion)
+    assert isinstance(assignment, PartRegion)
     shaped = network.encoder.feature_map(feature_map)
     shares = regions.maps(shaped)[0, : shaping.part_maps.parts]
     on, flat = truth.flatten(), shares.flatten(1)
@@ -90,13 +94,13 @@ def measured(network: DProtoNet, feature_map: Tensor, truth: Tensor) -> dict[str
     found = leads(
         evidence.scores[0],
         weight=network.head.weight,
-        part=pairing.part,
+        part=assignment.part,
         prototype_class=network.prototype_class,
         label=int(evidence.logits.argmax()),
     )
     points = found.points.nan_to_num(-torch.inf)
-    points[pairing.part >= len(shares)] = -torch.inf  # the image as a whole has no place
-    rows = pairing.part[points.argsort(descending=True)[:_ROWS]]
+    points[assignment.part >= len(shares)] = -torch.inf  # the image as a whole has no place
+    rows = assignment.part[points.argsort(descending=True)[:_ROWS]]
     height, width = truth.shape
     middle = truth[height // 2 - 1 : height // 2 + 1, width // 2 - 1 : width // 2 + 1]
     return {

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 from dprotonet.compat import keep_freed_memory
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks
-from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.figures import contact_sheet, overlay
 from dprotonet.files import write_text

@@ -18,7 +18,7 @@ from dprotonet.compat import keep_freed_memory
 from dprotonet.config import NetworkConfig
 from dprotonet.data.birds import Birds
 from dprotonet.data.transforms import Augment, Views
-from dprotonet.experiment.build import build_network, build_normalise
+from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.network import DProtoNet
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.start import starting_vectors

@@ -19,9 +19,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from dprotonet.experiment.build import RememberedSplits, default_cache
-from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.build.training import default_cache
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.training.events import PushDone, RoundDone
 
 _FOREVER = 1000  # pushes without improvement

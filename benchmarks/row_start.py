@@ -19,13 +19,13 @@ import torch
 from timing import say, tell
 from torch import Tensor
 
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.explainers import row_node
-from dprotonet.experiment.intervention.check import check_renderer, spread
-from dprotonet.experiment.intervention.subject import Subject, changes_of, row_falls, subject_of
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.model import Model
-from dprotonet.interpretation.joint import blurred
+from dprotonet.experiment.quality.intervention.check import check_renderer, spread
+from dprotonet.experiment.quality.intervention.subject import Subject, changes_of, row_falls, subject_of
 from dprotonet.interpretation.mdm import MDM, preset
+from dprotonet.interpretation.ranked_masks import blurred
 from dprotonet.metrics.comparison import mean_interval, paired_bootstrap
 from dprotonet.metrics.distinctness import coverage, distinctness
 from dprotonet.metrics.intervention import part_correlation, part_heat, top_part_right

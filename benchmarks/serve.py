@@ -24,7 +24,7 @@ from timing import tell
 
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
 
 TARGETS = {"errors": 0, "memory_growth_mb": 64}
 BOUNDARY = "benchmark"

@@ -9,7 +9,9 @@ from dprotonet.config import DataConfig
 from dprotonet.data.base import ImageData, Sample
 from dprotonet.data.transforms import Normalise, Views
 from dprotonet.encoder.backbone import load_backbone
-from dprotonet.experiment.build import build_normalise, build_splits, default_cache
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.build.network import build_normalise
+from dprotonet.experiment.build.training import default_cache
 from dprotonet.network import DProtoNet
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.probe import fit_probe

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dprotonet.config import by_name
-from dprotonet.experiment.paper_values import PAPER
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.settings.paper_values import PAPER
+from dprotonet.experiment.settings.recipes import config_from
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "fidelity.md"

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import adaptive_max_pool2d
 
 from dprotonet.encoder.regions import Occurrence
-from dprotonet.experiment.build import build_splits
+from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.figures import comparison_grid
 from dprotonet.metrics.localization import energy_share, overlap, top_share

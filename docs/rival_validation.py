@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.runs.run_folder import RunFolder
 
 FILE = Path(__file__).parent / "results" / "shared-prototypes-birds.json"
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import dprotonet as dp
-from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.trained.classifier import Classifier
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/saliency")
 classifier = Classifier.open("timm:tf_efficientnet_lite0:packaged")  # or timm:resnet50, or a run folder

@@ -18,8 +18,8 @@ from dprotonet.data.transforms import Augment, Normalise, Views
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, spatial_masks
 from dprotonet.encoder.shaping import Shaping
-from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.similarity import LogSimilarity
@@ -92,7 +92,7 @@ def commands_draw_birds_once() -> Iterator[None]:
         return splits
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dprotonet.experiment.build.bird_splits", drawn_splits)
+        patch.setattr("dprotonet.experiment.build.data.bird_splits", drawn_splits)
         yield
 
 

@@ -12,13 +12,13 @@ from PIL import Image
 from torch import Tensor
 
 import dprotonet as dp
-from dprotonet.experiment.received import Limits
-from dprotonet.web.door import Door
+from dprotonet.data.upload import UploadLimits
+from dprotonet.web.access import Access
 from dprotonet.web.serve import listening, server_of
 from dprotonet.web.service import Service
 
 HERE = "http://127.0.0.1:8000"
-SMALL = Limits(megabytes=0.2, megapixels=0.5)
+SMALL = UploadLimits(megabytes=0.2, megapixels=0.5)
 QUICK = dp.preset("fast", iterations=2, zoom=1.0)
 ENDLESS = dp.preset("fast", iterations=100_000, zoom=1.0)
 
@@ -46,10 +46,10 @@ def until(condition: Callable[[], object], *, seconds: float = 90.0) -> None:
 
 
 @contextmanager
-def served(service: Service, door: Door | None = None) -> Iterator[str]:
+def served(service: Service, door: Access | None = None) -> Iterator[str]:
     """The service on a free port of this machine, in a thread of its own."""
     listener = listening("127.0.0.1", 0)
-    server = server_of(service, door or Door())
+    server = server_of(service, door or Access())
     server.config.lifespan = "off"  # the service outlives the server
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()

@@ -12,15 +12,15 @@ Names are imported when they are first used, so that `import dprotonet` stays li
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from dprotonet.version import __version__
 
 _HOME = {
     "load": "dprotonet.experiment.api",
     "train": "dprotonet.experiment.api",
     "Model": "dprotonet.experiment.model",
-    "Prediction": "dprotonet.experiment.model",
-    "EvidenceItem": "dprotonet.experiment.evidence",
-    "ExplainedPrediction": "dprotonet.experiment.explain",
+    "Prediction": "dprotonet.experiment.trained.trained_model",
+    "EvidenceItem": "dprotonet.experiment.trained.evidence",
+    "ExplainedPrediction": "dprotonet.experiment.explaining.explain",
     "MDM": "dprotonet.interpretation.mdm",
     "preset": "dprotonet.interpretation.mdm",
     "Explanation": "dprotonet.interpretation.base",
@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from dprotonet.data.birds import Birds
     from dprotonet.errors import UserError
     from dprotonet.experiment.api import load, train
-    from dprotonet.experiment.evidence import EvidenceItem
-    from dprotonet.experiment.explain import ExplainedPrediction
-    from dprotonet.experiment.model import Model, Prediction
+    from dprotonet.experiment.explaining.explain import ExplainedPrediction
+    from dprotonet.experiment.model import Model
+    from dprotonet.experiment.trained.evidence import EvidenceItem
+    from dprotonet.experiment.trained.trained_model import Prediction
     from dprotonet.interpretation.base import Explanation
     from dprotonet.interpretation.mdm import MDM, preset
     from dprotonet.network import DProtoNet

@@ -1,9 +1,9 @@
 """TOML ⇄ frozen dataclasses, strictly: an unknown key is an error that names the known ones.
 
 The numbers with a meaning live here as defaults. A default is *implied*: it holds unless the recipe, the mode
-or the network says otherwise (experiment/recipes.py), while what a user gives always holds, even where it
-equals the default. Field names are unique over all sections, because the command line offers them without
-their section.
+or the network says otherwise (experiment/settings/recipes.py), while what a user gives always holds, even
+where it equals the default. Field names are unique over all sections, because the command line offers them
+without their section.
 """
 
 import dataclasses

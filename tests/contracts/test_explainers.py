@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.similarity import SimilarityMaps
-from dprotonet.interpretation.step import Step
 
 CLASSES, COUNT, SIZE = 5, 3, (32, 40)
 LABELS = [4, 0, 2]
@@ -347,7 +347,7 @@ def test_also_after_an_exception_in_on_step(name: str, model: Net) -> None:
 @pytest.mark.parametrize("name", MASKED)
 def test_also_when_the_steps_are_abandoned(name: str, model: Net) -> None:
     decoder, before = MDM(model, preset=PRESETS[name]), State.of(used(model))
-    steps = decoder.steps(decoder.problem(images(), node(model)))
+    steps = decoder.steps(decoder.task(images(), node(model)))
     next(steps)
     assert not any(item.training for item in model.modules())
     del steps
@@ -358,7 +358,7 @@ def test_also_when_the_steps_are_abandoned(name: str, model: Net) -> None:
 @pytest.mark.parametrize("name", MASKED)
 def test_abandoned_steps_leave_the_callers_gradient_mode_alone(name: str, model: Net) -> None:
     decoder = MDM(model, preset=PRESETS[name])
-    steps = decoder.steps(decoder.problem(images(), node(model)))
+    steps = decoder.steps(decoder.task(images(), node(model)))
     with torch.no_grad():
         next(steps)
         assert not torch.is_grad_enabled()

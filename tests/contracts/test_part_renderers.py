@@ -10,7 +10,7 @@ from torch.nn.functional import max_pool2d
 from dprotonet.data.base import ImageData, PartRenderer, Sample
 from dprotonet.data.birds import Birds
 from dprotonet.data.birds.species import PARTS, Variant, all_species
-from dprotonet.data.part import Part
+from dprotonet.data.subset import Subset
 from dprotonet.errors import UserError
 
 SIZE = 96
@@ -41,7 +41,7 @@ def touched(before: Sample, after: Sample, part: str) -> Tensor:
 
 def test_it_is_one(data: ImageData) -> None:
     assert isinstance(data, PartRenderer)
-    assert not isinstance(Part(data, [0]), PartRenderer)
+    assert not isinstance(Subset(data, [0]), PartRenderer)
 
 
 @pytest.mark.parametrize("part", PARTS)

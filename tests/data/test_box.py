@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dprotonet.data.box import Box, disc, filled, whole
 from dprotonet.data.duplicates import together
 from dprotonet.data.scan import ImageFile
-from dprotonet.data.share import drawn_share
+from dprotonet.data.stratified_split import stratified_split
 
 SIZE = 9
 edges = st.floats(0, SIZE, allow_nan=False)
@@ -80,7 +80,7 @@ def test_one_patient_equal_bytes_and_chains_of_both() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_share_never_tears_a_patient_apart(seed: int) -> None:
     files = [file(f"{i}", group=f"p{i // 3}", kind="ab"[i // 3 % 2]) for i in range(60)]
-    aside = drawn_share(files, fraction=0.3, seed=(seed,)).files
+    aside = stratified_split(files, fraction=0.3, seed=(seed,)).files
     inside = {one.group for one in aside}
     assert 18 <= len(aside) <= 22
     assert not inside & {one.group for one in files if one not in aside}
@@ -88,6 +88,6 @@ def test_a_share_never_tears_a_patient_apart(seed: int) -> None:
 
 def test_a_class_of_one_patient_cannot_be_shared() -> None:
     files = [file(f"{i}", group="p") for i in range(5)]
-    share = drawn_share([*files, file("6", kind="b"), file("7", kind="b")], fraction=0.5, seed=(0,))
+    share = stratified_split([*files, file("6", kind="b"), file("7", kind="b")], fraction=0.5, seed=(0,))
     assert share.short == {"a": 1}
     assert [one.class_name for one in share.files] == ["b"]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from dprotonet.data import extra
+from dprotonet import extras
 from dprotonet.data.cars import cars_splits
 from dprotonet.data.problems import MissingOfficialFile
 from dprotonet.data.reading import Reading
@@ -137,7 +137,7 @@ def test_without_scipy_the_extra_is_named(root: Path, monkeypatch: pytest.Monkey
     def absent(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(extra, "import_module", absent)
+    monkeypatch.setattr(extras, "import_module", absent)
     with pytest.raises(UserError, match=r"needs the package scipy: pip install 'dprotonet\[data\]'"):
         cars_splits(root, READING)
 

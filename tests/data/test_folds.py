@@ -13,8 +13,8 @@ from dprotonet.data.base import Splits
 from dprotonet.data.birds import bird_splits
 from dprotonet.data.folds import fold_of_each, fold_splits
 from dprotonet.data.listed import ListedImages
-from dprotonet.data.part import Part, Pool
 from dprotonet.data.scan import ImageFile
+from dprotonet.data.subset import Concatenation, Subset
 from dprotonet.errors import UserError
 
 
@@ -88,7 +88,7 @@ def test_patients_and_copies_are_not_torn_apart() -> None:
     homes: dict[str, set[int]] = {}
     for fold in range(1, 4):
         found = fold_splits(splits, folds=3, fold=fold, seed=0).val
-        assert isinstance(found, Part)
+        assert isinstance(found, Subset)
         for index in found.indices:
             file = (*train.files, *val.files)[index]
             homes.setdefault(file.group or "patient 1", set()).add(fold)  # the copy is of image 7
@@ -108,8 +108,8 @@ def test_too_few_images_for_the_folds() -> None:
 
 def test_parts_are_the_images_they_name() -> None:
     splits = birds()
-    pool = Pool(splits.train, splits.val)
-    part = Part(pool, [16, 3])
+    pool = Concatenation(splits.train, splits.val)
+    part = Subset(pool, [16, 3])
     assert (len(pool), len(part)) == (21, 2)
     assert [part.name(0), part.name(1)] == [splits.val.name(1), splits.train.name(3)]
     assert [part[0].name, part[1].name] == [part.name(0), part.name(1)]
@@ -117,5 +117,11 @@ def test_parts_are_the_images_they_name() -> None:
     assert pool[-1].name == splits.val.name(5)
     with pytest.raises(IndexError):
         pool[21]
-    marks = [pool, part, Part(pool, [3, 16]), Part(splits.train, [3]), Pool(splits.val, splits.train)]
+    marks = [
+        pool,
+        part,
+        Subset(pool, [3, 16]),
+        Subset(splits.train, [3]),
+        Concatenation(splits.val, splits.train),
+    ]
     assert len({data.fingerprint for data in marks}) == 5

@@ -19,8 +19,8 @@ from dprotonet.data.digest import content_digest
 from dprotonet.data.image import read_image
 from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.transforms import Normalise, Views
-from dprotonet.experiment.build import build_splits
-from dprotonet.training.views import Share, load, plain_batches
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.training.views import ProcessShare, load, plain_batches
 
 SIZE = 16
 
@@ -140,7 +140,7 @@ def root(tmp_path: Path) -> Path:
 def test_workers_share_a_cache_and_give_what_they_gave_without(root: Path, tmp_path: Path) -> None:
     def inputs(splits: Splits, workers: int) -> Tensor:
         views = Views(splits.test, Normalise((0.5,), (0.5,)), augment=None, seed=0)
-        batches = plain_batches(len(views), batch=2, share=Share())
+        batches = plain_batches(len(views), batch=2, share=ProcessShare())
         return torch.cat([view.inputs for view in load(views, batches, workers=workers)])
 
     plain = inputs(splits_of(root), workers=0)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from dprotonet.data import extra
+from dprotonet import extras
 from dprotonet.data.base import Sample, Splits
 from dprotonet.data.image import UnreadableImage, read_image
 from dprotonet.data.problems import MissingOfficialFile
@@ -117,7 +117,7 @@ def test_without_pydicom_the_extra_is_named(root: Path, monkeypatch: pytest.Monk
     def absent(name: str) -> object:
         raise ImportError(name)
 
-    monkeypatch.setattr(extra, "import_module", absent)
+    monkeypatch.setattr(extras, "import_module", absent)
     with pytest.raises(UserError, match=r"needs the package pydicom: pip install 'dprotonet\[data\]'"):
         rsna_splits(root, READING)
 

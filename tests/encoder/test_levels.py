@@ -10,8 +10,8 @@ from torch import Tensor
 from dprotonet.encoder.backbone import load_backbone
 from dprotonet.encoder.levels import JoinedLevels, Joining, evened
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_network
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.settings.recipes import config_from
 
 
 @pytest.fixture(autouse=True)

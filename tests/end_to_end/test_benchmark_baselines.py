@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dprotonet.cli.main import main
-from dprotonet.experiment import baseline
 from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.benchmark.run import Benchmark
+from dprotonet.experiment.evaluation import baseline
 
 PLAN = """
 title = "Tiny"

@@ -14,7 +14,7 @@ from dprotonet.cli.main import main
 from dprotonet.experiment.benchmark import run as running
 from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.config_check import check_config
+from dprotonet.experiment.settings.config_check import check_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 PLAN = """

@@ -14,8 +14,8 @@ from dprotonet.data.base import Splits
 from dprotonet.experiment.benchmark import run as running
 from dprotonet.experiment.benchmark.folds import pooled
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.build import RememberedSplits
-from dprotonet.experiment.evaluation import Evaluation, evaluate_model
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.evaluation.evaluation import Evaluation, evaluate_model
 from dprotonet.experiment.model import Model
 from dprotonet.training.evaluation import Predictions
 

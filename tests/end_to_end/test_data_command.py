@@ -12,7 +12,7 @@ from PIL import Image
 from dprotonet.cli.main import main
 from dprotonet.cli.train import absolute
 from dprotonet.config import DataConfig
-from dprotonet.experiment.build import READERS
+from dprotonet.experiment.build.data import READERS
 from dprotonet.experiment.data_check import check_data_set
 from original_layouts import make_cars, make_cub, make_palm, make_rsna, paint
 

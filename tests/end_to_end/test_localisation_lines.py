@@ -184,7 +184,7 @@ class Blind:
     def __call__(self, config: Any, on_progress: Any = None) -> Any:
         from dataclasses import replace
 
-        from dprotonet.experiment.build import build_splits
+        from dprotonet.experiment.build.data import build_splits
 
         found = build_splits(config)
         return replace(found, test=_Hidden(found.test))

@@ -9,7 +9,7 @@ import torch
 
 import dprotonet as dp
 from dprotonet.cli.main import main
-from dprotonet.experiment.prototype_facts import FILE, PrototypeFacts, stored_facts
+from dprotonet.experiment.prototypes.facts import FILE, PrototypeFacts, stored_facts
 
 
 @pytest.fixture(scope="module")

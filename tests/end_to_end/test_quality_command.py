@@ -10,9 +10,9 @@ import torch
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.quality import QualityCheck, quality_summary
-from dprotonet.experiment.row_maps import CONTROLS
-from dprotonet.experiment.row_quality import MEASURES
+from dprotonet.experiment.quality.quality import QualityCheck, quality_summary
+from dprotonet.experiment.quality.row_maps import CONTROLS
+from dprotonet.experiment.quality.row_quality import MEASURES
 
 QUICK = dp.preset("fast", iterations=1, zoom=1.0)
 

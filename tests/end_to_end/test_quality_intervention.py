@@ -13,7 +13,7 @@ from dprotonet.cli.quality import QualityArguments
 from dprotonet.cli.quality_intervention import intervention_of, show_intervention
 from dprotonet.data.birds import Birds
 from dprotonet.data.birds.species import PARTS
-from dprotonet.experiment.quality import QualityCheck
+from dprotonet.experiment.quality.quality import QualityCheck
 
 SMALL = ["--images", "1", "--top", "1", "--iterations", "1", "--explainers", "mdm,gradcam"]
 

@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import rival_config
 
 from dprotonet.cli.main import main
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
 
 QUICK = ["--iterations", "1", "--images", "1", "--top", "1"]
 

@@ -10,10 +10,10 @@ from PIL import Image
 
 from dprotonet.cli.main import main
 from dprotonet.data.folder import loose_images
-from dprotonet.experiment import sanity
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.compare.method import Case, Found, Method
-from dprotonet.experiment.sanity import SanityCheck
+from dprotonet.experiment.compare.method import Case, Method, MethodMaps
+from dprotonet.experiment.quality import sanity
+from dprotonet.experiment.quality.sanity import SanityCheck
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.figures import forgetting_curves
 from dprotonet.interpretation.base import Passes
 
@@ -98,11 +98,11 @@ def test_an_image_lost_at_a_late_stage_counts_at_none(
     classifier = Classifier.open("timm:test_resnet:none")
     asked: list[int] = []
 
-    def fading(case: Case) -> Found:
+    def fading(case: Case) -> MethodMaps:
         asked.append(case.place)
         raw = torch.rand(case.inputs.shape[-2:], generator=torch.Generator().manual_seed(len(asked)))
         broken = len(asked) > 4 and case.place == 1  # at the second stage
-        return Found(raw / (0 if broken else 1), raw, Passes(0, 0))
+        return MethodMaps(raw / (0 if broken else 1), raw, Passes(0, 0))
 
     monkeypatch.setattr(sanity, "method", lambda name, _classifier: Method(name, fading))
     data = loose_images(two_birds, size=classifier.size)

@@ -7,7 +7,7 @@ import pytest
 
 from dprotonet.config import NetworkConfig
 from dprotonet.errors import UserError
-from dprotonet.experiment.build_inference import SIMILARITIES, build_similarity
+from dprotonet.experiment.build.inference import SIMILARITIES, build_similarity
 from dprotonet.inference.similarity import LogSimilarity
 
 

@@ -14,11 +14,11 @@ from tests.conftest import tiny_config
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.config import Config, DataConfig, given_tables
-from dprotonet.experiment.choose_mode import FOLDS, ModeChoice, ModeTrials, with_mode
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.finished import finished
-from dprotonet.experiment.recipes import final_config
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.choose_mode import FOLDS, ModeChoice, ModeTrials, with_mode
+from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.training.engine import Engine
 
 

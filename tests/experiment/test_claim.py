@@ -10,14 +10,14 @@ from tests.conftest import tiny_config
 
 from dprotonet.cli.main import main
 from dprotonet.errors import UserError
-from dprotonet.experiment.claim import claimed
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.claim import claimed
+from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.training.events import EpochDone
 
 HOLDER = """
 import sys
 from pathlib import Path
-from dprotonet.experiment.claim import claimed
+from dprotonet.experiment.runs.claim import claimed
 with claimed(Path(sys.argv[1])):
     print("claimed", flush=True)
     sys.stdin.read()

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.class_evidence import class_evidence
+from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.trained.class_evidence import class_evidence
 
 
 def test_contributions_sum_to_every_logit(run_folder: Path) -> None:

@@ -7,7 +7,7 @@ from tests.conftest import tiny_config
 
 from dprotonet.config import by_name
 from dprotonet.experiment.benchmark import run
-from dprotonet.experiment.recipes import final_config
+from dprotonet.experiment.settings.recipes import final_config
 
 
 def test_a_setting_of_a_later_version_leaves_names_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:

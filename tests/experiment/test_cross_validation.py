@@ -10,16 +10,16 @@ from tests.conftest import tiny_config
 from dprotonet.cli.main import main
 from dprotonet.config import Config, DataConfig
 from dprotonet.data.base import Sample, Splits
-from dprotonet.data.part import Part
+from dprotonet.data.subset import Subset
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import RememberedSplits, build_splits
-from dprotonet.experiment.claim import claimed
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.cross_validation import CrossValidation
-from dprotonet.experiment.evaluation import evaluate_model
+from dprotonet.experiment.build.data import RememberedSplits, build_splits
+from dprotonet.experiment.evaluation.evaluation import evaluate_model
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.claim import claimed
+from dprotonet.experiment.runs.cross_validation import CrossValidation
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.training.events import EpochDone
 
 
@@ -97,10 +97,10 @@ def test_features_are_computed_once_for_all_folds(done: CrossValidation) -> None
     trainer = Trainer(config(fold=1), done.out, cache=done.cache)
     model = Model.load(done.out / "fold-1")
     val = build_splits(config(fold=1).data).val
-    assert isinstance(val, Part)
+    assert isinstance(val, Subset)
     from accelerate import Accelerator
 
-    from dprotonet.experiment.finished import finished
+    from dprotonet.experiment.runs.finished import finished
 
     views = trainer.views(model.network, val)
     kept = finished(trainer.frozen(views, model.network.encoder.backbone, Accelerator(), 0))

@@ -14,7 +14,7 @@ from dprotonet.data.box import Box as FileBox
 from dprotonet.data.box import filled
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
-from dprotonet.experiment.decision_regions import DecisionRegions, decision_regions, drawn_images
+from dprotonet.experiment.explaining.decision_regions import DecisionRegions, decision_regions, drawn_images
 from dprotonet.experiment.model import Model
 from original_layouts import make_rsna
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import rival_config, tiny_config
 
-from dprotonet.experiment.epochs import Epochs
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.epochs import Epochs
 from dprotonet.training.events import EpochDone
 
 CASES = [

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.experiment.evaluation import Evaluation, positive_class
+from dprotonet.experiment.evaluation.evaluation import Evaluation, positive_class
 from dprotonet.training.evaluation import Predictions
 
 CLASSES = ("disease", "normal")

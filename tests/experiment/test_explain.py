@@ -11,8 +11,8 @@ from PIL import Image
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
-from dprotonet.experiment import explain as explain_module
-from dprotonet.experiment.explain import ExplainedPrediction, Explaining
+from dprotonet.experiment.explaining import explain as explain_module
+from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainProgress
 from dprotonet.interpretation.mdm import MDM
 from dprotonet.interpretation.nodes import RegionNode
 
@@ -76,7 +76,7 @@ def test_many_blocks_give_what_one_gives(model: dp.Model, monkeypatch: pytest.Mo
 
 
 def test_sources_are_made_once_a_run(model: dp.Model) -> None:
-    seen: list[Explaining] = []
+    seen: list[ExplainProgress] = []
     first = model.explain(BIRDS[:1], top=2, preset=QUICK, on_step=seen.append)
     assert {step.what for step in seen} == {"prototypes", "images"}
     assert all(row.source.passes.forward > 0 for row in first[0].rows)
@@ -91,7 +91,7 @@ def test_sources_are_made_once_a_run(model: dp.Model) -> None:
 
 
 def test_progress_counts_all_maps(model: dp.Model) -> None:
-    seen: list[Explaining] = []
+    seen: list[ExplainProgress] = []
     model.explain(BIRDS, top=2, preset=QUICK, on_step=seen.append)
     done = [step.done for step in seen]
     assert done == sorted(done)

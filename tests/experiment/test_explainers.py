@@ -5,8 +5,8 @@ import torch
 from tests.conftest import tiny_network
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.explainers import prototype_node
-from dprotonet.inference.pairing import own_region
+from dprotonet.experiment.explaining.explainers import prototype_node
+from dprotonet.inference.region_assignment import own_region
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity
 
 
@@ -25,7 +25,7 @@ def test_a_prototypes_node_has_the_networks_own_score(similarity: LogSimilarity 
 
 def test_a_network_whose_prototypes_pool_for_themselves_is_refused() -> None:
     network = tiny_network()
-    network.prototypes.pairing = own_region
+    network.prototypes.assignment = own_region
     with pytest.raises(UserError, match="pool for themselves"):
         prototype_node(network, [0])
 

@@ -13,20 +13,19 @@ from torch import nn
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.cleaning import clean
-from dprotonet.experiment.familiarity import (
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.prototypes.cleaning import clean
+from dprotonet.experiment.runs.familiarity import (
     FILE,
     OF_PARTS,
     Familiarity,
-    calibrated,
     familiarity_of,
     known_distances,
     warning_of,
 )
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import PresentCosine
 from dprotonet.network import DProtoNet
 
@@ -55,7 +54,7 @@ def test_training_leaves_the_threshold_of_its_validation_images(model: dp.Model)
     assert model.familiarity.images == len(validation) == 12
     assert model.familiarity.share == pytest.approx(1 / 13)
     assert max(distances) == pytest.approx(1, rel=0.01)  # trained on features kept in half precision
-    again = calibrated(model, validation)
+    again = model.measured_familiarity(validation)
     assert again.threshold == pytest.approx(model.familiarity.threshold, rel=0.01)
 
 
@@ -156,7 +155,7 @@ def test_fewer_prototypes_get_a_limit_of_their_own(model: dp.Model, tmp_path: Pa
     splits = build_splits(model.config.data)
     cleaning = clean(model, {1: "dark"}, {"train": splits.train, "val": splits.val}, epochs=1)
     cleaning.save(tmp_path / "run")
-    found, wanted = dp.load(tmp_path / "run").familiarity, calibrated(cleaning.model, splits.val)
+    found, wanted = dp.load(tmp_path / "run").familiarity, cleaning.model.measured_familiarity(splits.val)
     assert found is not None
     assert found.prototypes == wanted.prototypes
     assert found.threshold == pytest.approx(wanted.threshold, rel=0.01)
@@ -166,7 +165,7 @@ def test_fewer_prototypes_get_a_limit_of_their_own(model: dp.Model, tmp_path: Pa
 def test_fewer_prototypes_keep_the_share_that_was_asked_for(model: dp.Model) -> None:
     splits = build_splits(model.config.data)
     asked = dp.load(model.folder or "")
-    asked.familiarity = calibrated(asked, splits.val, share=0.3)
+    asked.familiarity = asked.measured_familiarity(splits.val, share=0.3)
     found = clean(asked, {1: "dark"}, {"train": splits.train, "val": splits.val}, epochs=0).model.familiarity
     assert found is not None
     assert found.share == asked.familiarity.share == pytest.approx(3 / 13)
@@ -223,7 +222,7 @@ def test_predict_says_it_in_plain_words(
 def network_of_parts() -> DProtoNet:
     """Two classes of three parts each."""
     part, owner = torch.arange(6) % 3, torch.arange(6) // 3
-    prototypes = Prototypes(2, 3, 4, similarity=PresentCosine(), pairing=PartRegion(part))
+    prototypes = Prototypes(2, 3, 4, similarity=PresentCosine(), assignment=PartRegion(part))
     return DProtoNet(Encoder(nn.Identity(), nn.Identity(), nn.Identity()), prototypes, Head(owner))  # type: ignore[arg-type]
 
 

@@ -11,20 +11,20 @@ from tests.conftest import tiny_config
 import dprotonet as dp
 from dprotonet.data.base import image_of
 from dprotonet.encoder.regions import Parts
-from dprotonet.experiment.answer import answer
-from dprotonet.experiment.build import build_network
-from dprotonet.experiment.class_evidence import class_evidence
-from dprotonet.experiment.explain import explained_rows
-from dprotonet.experiment.explainers import row_node, strongest_prototype
-from dprotonet.experiment.intervention import subject as intervention
-from dprotonet.experiment.live import grow_evidence
-from dprotonet.experiment.part_names import PartName
-from dprotonet.experiment.parts import Found, name_parts, nearest_places, suggested
-from dprotonet.experiment.place import Place, places_of
-from dprotonet.experiment.row_maps import DecoderMaps
-from dprotonet.experiment.run_folder import prototype_records
-from dprotonet.experiment.source_maps import SourceMaps
-from dprotonet.experiment.split_evidence import splits_of_run
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.explaining.explain import explained_rows
+from dprotonet.experiment.explaining.explainers import row_node, strongest_prototype
+from dprotonet.experiment.explaining.source_maps import SourceMaps
+from dprotonet.experiment.explaining.streaming import grow_evidence
+from dprotonet.experiment.prototypes.parts import Found, name_parts, nearest_places, suggested
+from dprotonet.experiment.prototypes.split_evidence import splits_of_run
+from dprotonet.experiment.quality.intervention import subject as intervention
+from dprotonet.experiment.quality.row_maps import DecoderMaps
+from dprotonet.experiment.runs.place import Place, places_of
+from dprotonet.experiment.runs.run_folder import prototype_records
+from dprotonet.experiment.trained.answer import answer
+from dprotonet.experiment.trained.class_evidence import class_evidence
+from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.interpretation.base import Passes
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.training.push import Projection

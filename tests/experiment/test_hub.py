@@ -9,8 +9,8 @@ from huggingface_hub import constants
 
 import dprotonet as dp
 from dprotonet.errors import UserError
-from dprotonet.experiment import hub
-from dprotonet.experiment.hub import model_folder
+from dprotonet.experiment.transfer import hub
+from dprotonet.experiment.transfer.hub import model_folder
 
 
 @pytest.fixture(autouse=True)

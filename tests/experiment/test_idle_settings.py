@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import shown
 
 from dprotonet.cli.main import main
-from dprotonet.experiment.recipe_tables import RECIPES
+from dprotonet.experiment.settings.recipe_tables import RECIPES
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
-from dprotonet.experiment.import_protopnet import ImportSettings, import_protopnet
-from dprotonet.experiment.protopnet_file import ProtoPNetFile
+from dprotonet.experiment.transfer.import_protopnet import ImportSettings, import_protopnet
+from dprotonet.experiment.transfer.protopnet_file import ProtoPNetFile
 
 CLASSES, PER_CLASS, DIMENSION, SIZE = 3, 2, 8, 64
 

@@ -12,13 +12,14 @@ from torch import Tensor, nn
 import dprotonet as dp
 from dprotonet.data.base import Sample
 from dprotonet.data.birds import Birds
-from dprotonet.data.part import Part
-from dprotonet.experiment.build import build_network
+from dprotonet.data.subset import Subset
+from dprotonet.experiment.build.network import build_network
 from dprotonet.experiment.compare.method import preset_of
-from dprotonet.experiment.intervention import check as check_module
-from dprotonet.experiment.intervention import subject as subject_module
-from dprotonet.experiment.intervention.check import InterventionCheck, spread
-from dprotonet.experiment.intervention.result import (
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.quality.intervention import check as check_module
+from dprotonet.experiment.quality.intervention import subject as subject_module
+from dprotonet.experiment.quality.intervention.check import InterventionCheck, spread
+from dprotonet.experiment.quality.intervention.result import (
     AREA,
     EXCHANGE,
     LEAD,
@@ -32,7 +33,7 @@ from dprotonet.experiment.intervention.result import (
     NamedPart,
     gathered,
 )
-from dprotonet.experiment.intervention.subject import (
+from dprotonet.experiment.quality.intervention.subject import (
     Subject,
     changes_of,
     exchange_falls,
@@ -43,8 +44,7 @@ from dprotonet.experiment.intervention.subject import (
     row_maps,
     subject_of,
 )
-from dprotonet.experiment.model import Model
-from dprotonet.experiment.run_folder import prototype_records
+from dprotonet.experiment.runs.run_folder import prototype_records
 from dprotonet.metrics.intervention import PartHeat
 from dprotonet.training.push import Projection
 
@@ -289,6 +289,6 @@ def test_the_same_check_twice_is_the_same(model: Model, birds: Birds) -> None:
 
 def test_data_that_cannot_be_drawn_again_is_refused(model: Model, birds: Birds) -> None:
     with pytest.raises(dp.UserError, match="draw an image again with one part changed"):
-        InterventionCheck(model, Part(birds, range(len(birds)))).run()
+        InterventionCheck(model, Subset(birds, range(len(birds)))).run()
     with pytest.raises(dp.UserError, match="exchanges is 0"):
         InterventionCheck(model, birds, exchanges=0).run()

@@ -13,7 +13,7 @@ from dprotonet.cli.main import main
 from dprotonet.config import Config
 from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.errors import UserError
-from dprotonet.experiment.trainer import Preparing, Trainer
+from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.training.events import EpochDone, RoundDone
 
 

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from dprotonet.data.base import Sample
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.compare.method import Case, Found, Method, method
+from dprotonet.experiment.compare.method import Case, Method, MethodMaps, method
 from dprotonet.experiment.compare.mosaics import mosaics_of
 from dprotonet.experiment.compare.run import Comparison
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.base import Passes
 from dprotonet.metrics.measures import Protocol
 
@@ -87,11 +87,11 @@ def test_too_few_sure_images_are_told(classifier: Classifier) -> None:
 
 
 def test_a_map_of_the_class_is_told_from_a_map_of_everything(classifier: Classifier, tmp_path: Path) -> None:
-    def own_colour(case: Case) -> Found:
+    def own_colour(case: Case) -> MethodMaps:
         image, label = case.inputs[0], int(case.label)
         grey = image.amin(dim=0)
         raw = grey if label == 3 else image[label] - grey
-        return Found(raw, raw, Passes(0, 0))
+        return MethodMaps(raw, raw, Passes(0, 0))
 
     mosaics = mosaics_of(classifier, Plain(40), 8)
     asked = [Method("own", own_colour), method("centre", classifier)]

@@ -8,12 +8,12 @@ import pytest
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, read_toml
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.recipes import config_from, final_config
 from dprotonet.experiment.reproduce.compared import settings_apart, wilson
 from dprotonet.experiment.reproduce.items import ITEMS, chosen_items
 from dprotonet.experiment.reproduce.paper_numbers import FAITHFUL, MAP_SENSITIVITY, NUMBERS
 from dprotonet.experiment.reproduce.reproduction import with_root
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipes import config_from, final_config
 
 PLANS = Path(__file__).parents[2] / "configs"
 LOWER = ("AD50", "deletion")  # the better, the lower

@@ -13,11 +13,8 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.data.base import ImageData, Sample
 from dprotonet.errors import UserError
-from dprotonet.experiment.answer import answer
-from dprotonet.experiment.export.card import Card
-from dprotonet.experiment.export.deployed import Deployed
-from dprotonet.experiment.part_names import FILE, PartName, letters, read_part_names
-from dprotonet.experiment.parts import (
+from dprotonet.experiment.explaining.pictures import prototypes_picture
+from dprotonet.experiment.prototypes.parts import (
     Found,
     keep_names,
     name_parts,
@@ -26,10 +23,13 @@ from dprotonet.experiment.parts import (
     parts_picture,
     suggested,
 )
-from dprotonet.experiment.pictures import prototypes_picture
-from dprotonet.experiment.place import Place
-from dprotonet.experiment.split_evidence import splits_of_run
-from dprotonet.experiment.what_if import without
+from dprotonet.experiment.prototypes.split_evidence import splits_of_run
+from dprotonet.experiment.prototypes.what_if import without
+from dprotonet.experiment.runs.place import Place
+from dprotonet.experiment.trained.answer import answer
+from dprotonet.experiment.trained.part_names import FILE, PartName, letters, read_part_names
+from dprotonet.experiment.transfer.export.card import Card
+from dprotonet.experiment.transfer.export.deployed import Deployed
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
     model = untrained("protopnet")
     model.save_pretrained(tmp_path / "run")
     (tmp_path / "run" / "prototypes").mkdir()
-    from dprotonet.experiment.pictures import save_picture
+    from dprotonet.experiment.explaining.pictures import save_picture
     from dprotonet.figures import picture
 
     save_picture(picture(splits_of_run(model).train[0].image), tmp_path / "run/prototypes/000000.png")
@@ -144,7 +144,7 @@ def test_the_sheet_of_prototypes_shows_places_with_their_names(
 ) -> None:
     drawn: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        "dprotonet.experiment.pictures.prototype_sheet", lambda *_, **given: drawn.append(given)
+        "dprotonet.experiment.explaining.pictures.prototype_sheet", lambda *_, **given: drawn.append(given)
     )
     model = dp.load(run)
     name_parts(model, {3: "beak"})

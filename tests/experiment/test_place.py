@@ -13,9 +13,9 @@ import dprotonet as dp
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Masks, Occurrence, Patches, Points, spatial_masks
 from dprotonet.errors import UserError
-from dprotonet.experiment.place import Place, region_places
-from dprotonet.experiment.run_folder import RunFolder, prototype_records
-from dprotonet.experiment.split_evidence import splits_of_run
+from dprotonet.experiment.prototypes.split_evidence import splits_of_run
+from dprotonet.experiment.runs.place import Place, region_places
+from dprotonet.experiment.runs.run_folder import RunFolder, prototype_records
 from dprotonet.inference.projection import NOTHING
 from dprotonet.training.push import Projection
 

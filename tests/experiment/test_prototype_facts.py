@@ -14,8 +14,8 @@ from tests.conftest import Remembered
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.errors import ComputationError
-from dprotonet.experiment import prototype_facts as module
-from dprotonet.experiment.prototype_facts import (
+from dprotonet.experiment.prototypes import facts as module
+from dprotonet.experiment.prototypes.facts import (
     FILE,
     PrototypeFacts,
     kept_facts,

@@ -16,13 +16,20 @@ from dprotonet.cli.main import main
 from dprotonet.config import Config, NetworkConfig, TrainingConfig, by_name, from_tables, to_tables
 from dprotonet.data.transforms import Augment
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.build import build_augment
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.paper_values import DECODER, PAPER
-from dprotonet.experiment.recipe_tables import FROZEN, FROZEN_RIVALS, NETWORKS, PARTS, RECIPES, Tables
-from dprotonet.experiment.recipes import config_from, final_config
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.build.training import build_augment
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.paper_values import DECODER, PAPER
+from dprotonet.experiment.settings.recipe_tables import (
+    FROZEN,
+    FROZEN_RIVALS,
+    NETWORKS,
+    PARTS,
+    RECIPES,
+    Tables,
+)
+from dprotonet.experiment.settings.recipes import config_from, final_config
 from dprotonet.interpretation.mdm import preset
 
 MODES = ("joint", "frozen")

@@ -15,15 +15,15 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.config import Config, to_tables
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.prune import prune_model
-from dprotonet.experiment.quality import QualityCheck
-from dprotonet.experiment.recipe_tables import NETWORKS
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.saliency import saliency
-from dprotonet.experiment.trainer import Trainer
-from dprotonet.experiment.what_if import check_classes_left
+from dprotonet.experiment.explaining.saliency import saliency
+from dprotonet.experiment.prototypes.prune import prune_model
+from dprotonet.experiment.prototypes.what_if import check_classes_left
+from dprotonet.experiment.quality.quality import QualityCheck
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipe_tables import NETWORKS
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.inference.prune import PruneRule
 from dprotonet.interpretation.similarity import percentile_box
 from dprotonet.report.about import about as described

@@ -8,8 +8,8 @@ import torch
 from PIL import Image
 
 import dprotonet as dp
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.saliency import METHODS, saliency, saliency_picture
+from dprotonet.experiment.explaining.saliency import METHODS, saliency, saliency_picture
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation import cam
 from dprotonet.interpretation.rise import Rise
 
@@ -63,7 +63,7 @@ def test_a_run_is_a_classifier_too(trained: Classifier, run_folder: Path) -> Non
 def test_every_method_explains_both_kinds(
     method: str, trained: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dprotonet.experiment.explainers.Rise", partial(Rise, samples=9))
+    monkeypatch.setattr("dprotonet.experiment.explaining.explainers.Rise", partial(Rise, samples=9))
     small = Classifier.open("timm:test_efficientnet:none")
     for classifier in (trained,) if method == "similarity" else (small, trained):
         found = saliency(classifier, images[:2], method=method, preset=QUICK)
@@ -98,7 +98,7 @@ def test_a_class_that_is_not_there(network: Classifier, images: list[Path], targ
 def test_progress_goes_to_the_end(
     network: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dprotonet.experiment.saliency._BLOCK", 2)
+    monkeypatch.setattr("dprotonet.experiment.explaining.saliency._BLOCK", 2)
     for method in ("mdm", "gradcam"):
         seen: list[tuple[int, int]] = []
         saliency(
@@ -116,7 +116,7 @@ def test_blocks_do_not_matter(
     network: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     together = saliency(network, images, preset=QUICK)
-    monkeypatch.setattr("dprotonet.experiment.saliency._BLOCK", 1)
+    monkeypatch.setattr("dprotonet.experiment.explaining.saliency._BLOCK", 1)
     for one, other in zip(together, saliency(network, images, preset=QUICK), strict=True):
         assert torch.allclose(one.explanation.heatmap, other.explanation.heatmap, atol=0.02)
     assert saliency(network, []) == []

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from dprotonet.data.base import Sample
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
-from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import Case, check_method, method
-from dprotonet.experiment.explainers import strongest_prototype
-from dprotonet.inference.pairing import own_region
+from dprotonet.experiment.explaining.explainers import strongest_prototype
+from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.inference.region_assignment import own_region
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import RegionNode
 from dprotonet.network import DProtoNet
@@ -59,7 +59,7 @@ def test_the_strongest_of_the_class_by_loops_over_everything() -> None:
 def test_a_prototype_that_pools_for_itself_is_found_in_its_own_region() -> None:
     network = network_of_mixed_weights()
     network.encoder.regions.masks = network.encoder.regions.masks[:6]  # type: ignore[union-attr,index]
-    network.prototypes.pairing = own_region
+    network.prototypes.assignment = own_region
     node = strongest_prototype(network, images(3), torch.tensor([2, 0, 1]))
     assert [int(network.prototype_class[region]) for region in node.region] == [2, 0, 1]
 

@@ -15,9 +15,9 @@ from tests.conftest import tiny_config
 from dprotonet.cli.main import main
 from dprotonet.config import TrainingConfig
 from dprotonet.errors import UserError
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trackers import tracker_names
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.build.trackers import tracker_names
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
 
 TINY = [
     *["train", "--species", "2", "--train-per-species", "6", "--val-per-species", "4", "--image-size", "64"],
@@ -122,7 +122,8 @@ def test_mistakes_are_named_before_any_work(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(
-        "dprotonet.experiment.trackers.find_spec", lambda name: None if name in ("mlflow", "wandb") else 1
+        "dprotonet.experiment.build.trackers.find_spec",
+        lambda name: None if name in ("mlflow", "wandb") else 1,
     )
     assert main([*TINY, "--out", str(tmp_path / "run"), "--log", given]) == 2
     assert said in capsys.readouterr().err

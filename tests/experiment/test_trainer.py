@@ -12,12 +12,12 @@ from tests.conftest import tiny_config
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.evaluation import evaluate_model
+from dprotonet.experiment.evaluation.evaluation import evaluate_model
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Trainer, changed_keys
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer, changed_keys
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.training.events import EpochDone, PushDone
 
 

@@ -10,11 +10,11 @@ from tests.conftest import Remembered
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
-from dprotonet.experiment import split_evidence as passing
-from dprotonet.experiment.cleaning import clean
-from dprotonet.experiment.evaluation import evaluate_model
-from dprotonet.experiment.split_evidence import split_evidence
-from dprotonet.experiment.what_if import WhatIf, cleaned, last_layer, without
+from dprotonet.experiment.evaluation.evaluation import evaluate_model
+from dprotonet.experiment.prototypes import split_evidence as passing
+from dprotonet.experiment.prototypes.cleaning import clean
+from dprotonet.experiment.prototypes.split_evidence import split_evidence
+from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, last_layer, without
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_half_a_run_is_not_left_behind(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dprotonet.experiment.run_folder.RunFolder.write_model", interrupted)
+        patch.setattr("dprotonet.experiment.runs.run_folder.RunFolder.write_model", interrupted)
         with pytest.raises(KeyboardInterrupt):
             cleaning.save(tmp_path / "run")
     assert not (tmp_path / "run").exists()

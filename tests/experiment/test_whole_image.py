@@ -6,12 +6,12 @@ import torch
 from dprotonet.data.base import Sample
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
-from dprotonet.experiment.build import build_network
-from dprotonet.experiment.parts import WHOLE, part_under
-from dprotonet.experiment.place import Place
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.prototypes.parts import WHOLE, part_under
+from dprotonet.experiment.runs.place import Place
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.inference.losses import without_some_parts
-from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
 
 
@@ -25,14 +25,14 @@ def made(**network: object) -> DProtoNet:
 
 def test_it_has_a_prototype_of_every_class_and_its_weight() -> None:
     found = made(parts=4, whole=3.0)
-    pairing, regions = found.prototypes.pairing, found.encoder.regions
-    assert isinstance(pairing, PartRegion)
+    assignment, regions = found.prototypes.assignment, found.encoder.regions
+    assert isinstance(assignment, PartRegion)
     assert isinstance(regions, Parts)
     assert isinstance(found.encoder.shaping, WithParts)
     assert (regions.count, len(found.prototypes.vectors)) == (5, 15)
     for label in range(3):
         mine = found.prototype_class == label
-        assert pairing.part[mine].tolist() == [0, 1, 2, 3, 4]
+        assert assignment.part[mine].tolist() == [0, 1, 2, 3, 4]
         assert found.head.weight[label, mine].tolist() == [2, 2, 2, 2, 6]
         assert not found.head.weight[label, ~mine].any()
     logits = found.eval()(torch.rand(2, 3, 64, 64))

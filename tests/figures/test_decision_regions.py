@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image, ImageColor
 
-from dprotonet.figures import Answer, DecisionRegion, decision_regions_sheet
+from dprotonet.figures import DecisionRegion, GridAnswer, decision_regions_sheet
 from dprotonet.figures.decision_regions import SEAM, TILE
 from dprotonet.figures.style import FOUND_BOX, MARGIN, PAPER, TRUE_BOX
 
@@ -17,7 +17,7 @@ SCALE = TILE // 26
 
 
 def region(**given: object) -> DecisionRegion:
-    return DecisionRegion(IMAGE, COLD, Answer("robin 90%", True), **given)  # type: ignore[arg-type]
+    return DecisionRegion(IMAGE, COLD, GridAnswer("robin 90%", True), **given)  # type: ignore[arg-type]
 
 
 def pixel(sheet: Image.Image, row: int, column: int, *, hot: bool) -> tuple[int, ...]:
@@ -76,7 +76,7 @@ def test_a_note_says_what_the_heatmaps_are_of(written: list[str]) -> None:
 
 
 def test_sizes_may_differ_and_images_may_be_grey() -> None:
-    flat = DecisionRegion(IMAGE[:1, :13], COLD[:13], Answer("wren"), truth=MASK[:13])
+    flat = DecisionRegion(IMAGE[:1, :13], COLD[:13], GridAnswer("wren"), truth=MASK[:13])
     assert decision_regions_sheet([flat, region()]).height == decision_regions_sheet([region()] * 2).height
 
 

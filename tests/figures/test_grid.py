@@ -7,7 +7,7 @@ from PIL import Image, ImageColor
 from torch import Tensor
 
 from dprotonet.figures import comparison_grid
-from dprotonet.figures.comparison_grid import FAILED, RIGHT, WRONG, Answer, Layout
+from dprotonet.figures.comparison_grid import FAILED, RIGHT, WRONG, GridAnswer, Layout
 from dprotonet.figures.style import AGAINST, FOUND_BOX, HAIRLINE, INK, MARGIN, PAPER, TRUE_BOX
 
 IMAGES = torch.full((3, 3, 16, 16), 128, dtype=torch.uint8)
@@ -96,7 +96,7 @@ def test_networks_of_several_columns_have_their_answers_beneath_and_wrong_ones_m
     written: list[str],
 ) -> None:
     maps = {"ProtoPNet": HEATMAPS[:2], "Grad-CAM": HEATMAPS[:2]}
-    right, wrong, unknown = Answer("robin", True), Answer("wren", False), Answer("tit")
+    right, wrong, unknown = GridAnswer("robin", True), GridAnswer("wren", False), GridAnswer("tit")
     answers = {"ProtoPNet": [right, wrong], "Grad-CAM": [unknown, None]}
     notes = {"Grad-CAM": "of the black box"}
     image = comparison_grid(IMAGES[:2], maps, answers=answers, notes=notes)

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw
 
 from dprotonet.figures import (
     AccuracyCurve,
-    EvidenceRow,
+    EvidenceSheetRow,
     comparison_grid,
     confusion_figure,
     contact_sheet,
@@ -28,7 +28,7 @@ from dprotonet.figures.style import drawable
 CAT = "chat 🐈 été 猫"
 GREY = torch.full((3, 20, 20), 128, dtype=torch.uint8)
 IMAGES, HEATMAPS = GREY.expand(2, -1, -1, -1), torch.rand(2, 20, 20)
-ROW = EvidenceRow(GREY, CAT, 7, similarity=2.0, weight=1.0, contribution=2.0)
+ROW = EvidenceSheetRow(GREY, CAT, 7, similarity=2.0, weight=1.0, contribution=2.0)
 CURVES = {CAT: torch.rand(2, 5), "other": torch.rand(2, 5)}
 OVERLAPS = {CAT: {name: torch.rand(2, SHARES) for name in MEASURES}}
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageColor
 
 from dprotonet.figures import (
-    EvidenceRow,
+    EvidenceSheetRow,
     ExplanationRow,
     evidence_sheet,
     explanation_sheet,
@@ -25,7 +25,7 @@ LIKELY = [("robin", 0.6), ("wren", 0.4)]
 
 
 def evidence(notice: str) -> Image.Image:
-    row = EvidenceRow(GREY, "robin", 7, similarity=2.0, weight=1.0, contribution=2.0)
+    row = EvidenceSheetRow(GREY, "robin", 7, similarity=2.0, weight=1.0, contribution=2.0)
     return evidence_sheet(
         GREY, title="t", probabilities=LIKELY, rows=[row], rest=0.0, logit=2.0, notice=notice
     )

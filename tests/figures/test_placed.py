@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from dprotonet.figures import EvidenceRow, PartRow, cropped, evidence_sheet, part_sheet, placed
+from dprotonet.figures import EvidenceSheetRow, PartRow, cropped, evidence_sheet, part_sheet, placed
 from dprotonet.figures.words import looks_like
 
 
@@ -65,7 +65,7 @@ def test_a_long_note_of_parts_is_broken_and_not_cut() -> None:
 
 def test_rows_of_evidence_say_what_they_are_sorted_by() -> None:
     rows = [
-        EvidenceRow(halves(), "robin", 3, 0.5, 2.0, 1.0, halves(), "beak", said)
+        EvidenceSheetRow(halves(), "robin", 3, 0.5, 2.0, 1.0, halves(), "beak", said)
         for said in ("", "0.83 ahead of wren")
     ]
     plain, told = (

@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dprotonet.experiment.evidence import EvidenceItem
-from dprotonet.experiment.model import Prediction
+from dprotonet.experiment.trained.evidence import EvidenceItem
+from dprotonet.experiment.trained.trained_model import Prediction
 from dprotonet.figures.prediction_html import SHOWN, PointsRow, prediction_html
 from dprotonet.figures.style import AGAINST, FOR
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image, ImageColor
 
-from dprotonet.figures import EvidenceRow, contact_sheet, evidence_sheet, prototype_sheet, stack
+from dprotonet.figures import EvidenceSheetRow, contact_sheet, evidence_sheet, prototype_sheet, stack
 from dprotonet.figures.decimals import shares
 from dprotonet.figures.evidence_sheet import LEDGER
 from dprotonet.figures.prototype_sheet import spotlit
@@ -23,11 +23,11 @@ def pictures(count: int) -> torch.Tensor:
     )
 
 
-def row(similarity: float, weight: float, name: str = "robin") -> EvidenceRow:
-    return EvidenceRow(GREY, name, 7, similarity, weight, similarity * weight)
+def row(similarity: float, weight: float, name: str = "robin") -> EvidenceSheetRow:
+    return EvidenceSheetRow(GREY, name, 7, similarity, weight, similarity * weight)
 
 
-def sheet(rows: list[EvidenceRow], rest: float = 0.0) -> Image.Image:
+def sheet(rows: list[EvidenceSheetRow], rest: float = 0.0) -> Image.Image:
     total = sum(each.contribution for each in rows) + rest
     probabilities = [("robin", 0.8), ("wren", 0.2)]
     return evidence_sheet(GREY, title="t", probabilities=probabilities, rows=rows, rest=rest, logit=total)
@@ -104,7 +104,7 @@ def test_evidence_grows_with_its_rows_and_bears_long_names() -> None:
 def test_numbers_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(ValueError, match="add up to 2, but the logit is 5"):
         evidence_sheet(GREY, title="", probabilities=[], rows=[row(1, 1)], rest=1.0, logit=5.0)
-    wrong = EvidenceRow(GREY, "robin", 3, similarity=2.0, weight=2.0, contribution=1.0)
+    wrong = EvidenceSheetRow(GREY, "robin", 3, similarity=2.0, weight=2.0, contribution=1.0)
     with pytest.raises(ValueError, match="prototype 3: similarity 2 × weight 2"):
         evidence_sheet(GREY, title="", probabilities=[], rows=[wrong], rest=0.0, logit=1.0)
 

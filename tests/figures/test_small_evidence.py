@@ -7,19 +7,19 @@ import pytest
 import torch
 from PIL import Image, ImageColor
 
-from dprotonet.figures import EvidenceRow, evidence_sheet
+from dprotonet.figures import EvidenceSheetRow, evidence_sheet
 from dprotonet.figures.decimals import MOST, factor_decimals, point_decimals
 from dprotonet.figures.evidence_sheet import LEDGER
 from dprotonet.figures.ledger import FACTORS
-from dprotonet.figures.stairs import Stairs, side
 from dprotonet.figures.style import AGAINST, FOR, MUTED, font, number
+from dprotonet.figures.waterfall import Waterfall, side
 
 GREY = torch.full((3, 20, 20), 128, dtype=torch.uint8)
 FOUND = [(0.00468, 1.0011), (0.0034, 1.0011), (0.0012, -0.5007)]  # as a hardly trained network gives them
 
 
 def sheet(factors: list[tuple[float, float]], rest: float) -> Image.Image:
-    rows = [EvidenceRow(GREY, "robin", 7, a, b, a * b) for a, b in factors]
+    rows = [EvidenceSheetRow(GREY, "robin", 7, a, b, a * b) for a, b in factors]
     total = sum(a * b for a, b in factors) + rest
     return evidence_sheet(GREY, title="t", probabilities=[("robin", 1.0)], rows=rows, rest=rest, logit=total)
 
@@ -91,7 +91,7 @@ def test_little_evidence_looks_like_little() -> None:
     ],
 )
 def test_the_scale_has_round_ends_and_spans_a_point(steps: list[float], ends: tuple[float, float]) -> None:
-    found = Stairs(steps, left=0, width=100)
+    found = Waterfall(steps, left=0, width=100)
     assert (found.low, found.high) == pytest.approx(ends)
 
 

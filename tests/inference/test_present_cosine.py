@@ -5,9 +5,9 @@ import torch
 from torch.nn.functional import cosine_similarity
 
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.prune import pruned
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import PresentCosine
 
 PARTS, CLASSES, DIMENSION = 3, 2, 5
@@ -25,7 +25,7 @@ def regions() -> torch.Tensor:
 def prototypes() -> Prototypes:
     torch.manual_seed(1)
     part = torch.arange(CLASSES * PARTS) % PARTS
-    return Prototypes(CLASSES, PARTS, DIMENSION, similarity=PresentCosine(), pairing=PartRegion(part))
+    return Prototypes(CLASSES, PARTS, DIMENSION, similarity=PresentCosine(), assignment=PartRegion(part))
 
 
 def test_the_score_is_length_times_cosine_with_the_own_part(

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import own_region
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.prune import NearestImages, PruneRule, kept_prototypes, pruned
+from dprotonet.inference.region_assignment import own_region
 from dprotonet.inference.similarity import LogSimilarity
 from dprotonet.network import DProtoNet
 
@@ -89,7 +89,7 @@ def test_what_is_left_is_unchanged() -> None:
 
 
 def test_regions_of_their_own_are_not_pruned() -> None:
-    prototypes = Prototypes(2, 1, 3, similarity=LogSimilarity(), pairing=own_region)
+    prototypes = Prototypes(2, 1, 3, similarity=LogSimilarity(), assignment=own_region)
     with pytest.raises(UserError, match="cannot be pruned"):
         pruned(prototypes, Head(prototypes.prototype_class), torch.tensor([True, False]))
 

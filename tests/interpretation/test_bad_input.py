@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.kept_activation import KeptActivation
+from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ArrayNode, CallableNode, ClassNode, RegionNode
-from dprotonet.interpretation.problem import Problem
 from dprotonet.interpretation.rise import Rise
-from dprotonet.interpretation.share import Share
 
 CLASSES = 4
 PRESETS = {
@@ -123,7 +123,7 @@ def test_very_small_and_very_large_activations(
     scale: float, components: int, images: Tensor, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = CallableNode(lambda given: scale * given.mean(dim=(2, 3))[:, :components])
-    share = Share.of(Problem(images, node, batch=2))
+    share = KeptActivation.of(MaskingTask(images, node, batch=2))
     assert torch.isfinite(share.scale).all()
     assert_defined(explain("fast", None)(images, node), caplog)
 

@@ -14,8 +14,8 @@ from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import PresentCosine
 from dprotonet.interpretation.cam import CAM, METHODS
 from dprotonet.interpretation.nodes import ClassNode
@@ -131,7 +131,7 @@ def with_parts(seed: int = 0) -> DProtoNet:
     """Features of both signs behind a ReLU, and four parts of them."""
     torch.manual_seed(seed)
     backbone = nn.Sequential(nn.Conv2d(3, 6, 3, stride=4), nn.ReLU(), nn.Conv2d(6, 8, 1))
-    prototypes = Prototypes(3, 4, 8, similarity=PresentCosine(), pairing=PartRegion(torch.arange(12) % 4))
+    prototypes = Prototypes(3, 4, 8, similarity=PresentCosine(), assignment=PartRegion(torch.arange(12) % 4))
     nn.init.normal_(prototypes.vectors)
     encoder = Encoder(backbone, WithParts(PartMaps(8, 4)), Parts(8, 8, 4, (6, 6)))
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()

@@ -11,13 +11,13 @@ from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.classifier import Classifier
+from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.interpretation.algorithm1 import Algorithm1
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.joint import JointMasks
+from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, ModuleNode
-from dprotonet.interpretation.separate import SeparateMasks
-from dprotonet.interpretation.step import Step
+from dprotonet.interpretation.ranked_masks import RankedMasks
 
 COUNT, CLASSES, SIZE = 3, 4, (32, 40)
 FAST = preset("fast", iterations=4, sizes=(5, 7))
@@ -182,9 +182,9 @@ def test_a_stopped_optimisation_is_the_beginning_of_a_whole_one(model: Net, imag
 
 def test_the_steps_can_be_walked_by_hand(model: Net, images: Tensor) -> None:
     decoder = MDM(model, preset=FAST)
-    problem = decoder.problem(images)
-    steps = list(decoder.steps(problem))
-    found = decoder.finish(problem, steps[-1], torch.stack([step.loss for step in steps]))
+    task = decoder.task(images)
+    steps = list(decoder.steps(task))
+    found = decoder.finish(task, steps[-1], torch.stack([step.loss for step in steps]))
     assert torch.equal(maps(found), maps(decoder.explain(images)))
 
 
@@ -204,7 +204,7 @@ def test_a_changed_preset_says_what_it_began_as(given: Preset, name: str) -> Non
 
 def test_a_way_of_ones_own_is_custom() -> None:
     @dataclass(frozen=True)
-    class Own(JointMasks):
+    class Own(RankedMasks):
         pass
 
     assert MDM(preset=Own()).name == "custom"
@@ -218,7 +218,7 @@ def test_an_explanation_says_what_made_it(model: Net, images: Tensor) -> None:
         assert {size: mask.shape for size, mask in item.masks.items()} == {5: (5, 5), 7: (7, 7)}
         assert all(mask.min() >= 0 and mask.max() <= 1 for mask in item.masks.values())
         assert item.facts["preset"] == "fast, sizes=(5, 7), iterations=4"
-        assert item.facts["settings"]["strategy"] == "JointMasks"
+        assert item.facts["settings"]["strategy"] == "RankedMasks"
         assert item.facts["settings"]["iterations"] == 4
         assert item.facts["versions"].keys() == {"dprotonet", "torch"}
         assert f"{SIZE[0]}×{SIZE[1]}" in repr(item)
@@ -229,7 +229,7 @@ def test_an_explanation_says_what_made_it(model: Net, images: Tensor) -> None:
 def test_a_named_preset_is_remembered_by_its_name(model: Net) -> None:
     found = MDM(model, preset="fast").explain(torch.rand(1, 3, 16, 16), on_step=lambda step: True)
     assert found[0].facts["preset"] == "fast"
-    assert found[0].facts["settings"]["iterations"] == JointMasks().iterations
+    assert found[0].facts["settings"]["iterations"] == RankedMasks().iterations
 
 
 def test_every_preset_has_a_summary(model: Net, images: Tensor) -> None:
@@ -244,8 +244,8 @@ def test_every_preset_has_a_summary(model: Net, images: Tensor) -> None:
 
 def test_a_preset_may_be_changed() -> None:
     changed = preset("paper", iterations=15, sizes=(4, 5))
-    assert changed == SeparateMasks(iterations=15, sizes=(4, 5))
-    assert PRESETS["paper"] == SeparateMasks()
+    assert changed == Algorithm1(iterations=15, sizes=(4, 5))
+    assert PRESETS["paper"] == Algorithm1()
     assert preset("fast") == PRESETS["fast"]
     assert MDM(preset=changed).preset is changed
 

@@ -12,10 +12,10 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts, Points
 from dprotonet.encoder.shaping import Shaping
-from dprotonet.experiment.explainers import row_node
+from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import CosineSimilarity
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import RegionNode
@@ -39,7 +39,9 @@ def points_network(seed: int = 0) -> DProtoNet:
 def parts_network(seed: int = 0) -> DProtoNet:
     """Regions are six parts, one for each prototype of a class, found in a map of 4 × 4 places."""
     torch.manual_seed(seed)
-    prototypes = Prototypes(2, 6, 8, similarity=CosineSimilarity(), pairing=PartRegion(torch.arange(12) % 6))
+    prototypes = Prototypes(
+        2, 6, 8, similarity=CosineSimilarity(), assignment=PartRegion(torch.arange(12) % 6)
+    )
     torch.nn.init.normal_(prototypes.vectors)
     encoder = Encoder(TinyBackbone(), WithParts(PartMaps(8, 6)), Parts(8, 8, 6, (4, 4)))
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ArrayNode, CallableNode, RegionNode
 from dprotonet.interpretation.sampled import SampledMasks
-from dprotonet.interpretation.step import Step
 
 SIDE, HALF = 32, 16
 SAMPLES = 150

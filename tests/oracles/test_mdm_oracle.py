@@ -15,19 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.figures.overlay import heat
+from dprotonet.interpretation.algorithm1 import Algorithm1
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.joint import SharedDescent, blurred, hottest
+from dprotonet.interpretation.kept_activation import KeptActivation
+from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import MaskStack
 from dprotonet.interpretation.mdm import MDM
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, RegionNode, nearest_region
-from dprotonet.interpretation.problem import Problem
-from dprotonet.interpretation.separate import SeparateMasks
-from dprotonet.interpretation.share import Share
+from dprotonet.interpretation.ranked_masks import SharedDescent, blurred, hottest
 
 IMAGES, HEIGHT, WIDTH, CLASSES, DIMENSION = 3, 16, 20, 4, 5
 SIZES, ITERATIONS, TAU, ETA, RATE = (3, 4, 6), 30, 0.5, 0.4, 0.02
 TOLERANCE = 1e-4
-PRESET = SeparateMasks(
+PRESET = Algorithm1(
     sizes=SIZES, iterations=ITERATIONS, start=TAU, sparsity=ETA, reference=None, threshold=0.45, rate=RATE
 )
 REFERENCE = 0.7
@@ -133,7 +133,7 @@ def assert_literal(found: Explanation, literal: list[Tensor]) -> None:
 # ── the paper's decoder ──────────────────────────────────────────────────────────────────────────────
 
 
-def explained(node: Node, batch: int = 7, by: SeparateMasks = PRESET) -> list[Explanation]:
+def explained(node: Node, batch: int = 7, by: Algorithm1 = PRESET) -> list[Explanation]:
     return MDM(preset=by, internal_batch_size=batch).explain(PICTURES.float(), node)
 
 
@@ -261,7 +261,7 @@ def test_the_loss_is_that_of_all_sizes() -> None:
 
 
 def test_the_numbers_are_the_papers() -> None:
-    paper = SeparateMasks()
+    paper = Algorithm1()
     assert paper.sizes == tuple(5 + i for i in range(1, 11))
     assert (paper.start, paper.sparsity, paper.iterations) == (0.5, 10, 800)
     assert paper.reference == 1000  # not the paper's: None would be
@@ -348,17 +348,17 @@ def test_places_without_influence_stay_where_they_were() -> None:
 def test_a_share_is_one_for_the_image_and_zero_for_nothing(components: int) -> None:
     weight = random(components, 2 * HEIGHT * WIDTH, seed=9).float()
     node = CallableNode(lambda images: images.flatten(1) @ weight.T + 3)
-    problem = Problem(PICTURES.float(), node, batch=2)
-    share, others = Share.of(problem), random(IMAGES, components, seed=10).float()
-    assert problem.passes == (2, 0)
+    task = MaskingTask(PICTURES.float(), node, batch=2)
+    share, others = KeptActivation.of(task), random(IMAGES, components, seed=10).float()
+    assert task.passes == (2, 0)
     wanted = PICTURES.float().flatten(1) @ weight.T + 3
-    found = share(others, problem.rows)
+    found = share(others, task.rows)
     for n in range(IMAGES):
         if components == 1:
             literal = (others[n, 0] - 3) / (wanted[n, 0] - 3)
         else:
             literal = 1 - squared(others[n], wanted[n]) / squared(wanted[n], torch.full((components,), 3.0))
         assert found[n].item() == pytest.approx(literal.item(), rel=1e-4)
-    torch.testing.assert_close(share(wanted, problem.rows), torch.ones(IMAGES))
-    blank = share(torch.full((IMAGES, components), 3.0), problem.rows)
+    torch.testing.assert_close(share(wanted, task.rows), torch.ones(IMAGES))
+    blank = share(torch.full((IMAGES, components), 3.0), task.rows)
     torch.testing.assert_close(blank, torch.zeros(IMAGES), atol=1e-5, rtol=0)

@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from dprotonet.data.transforms import Augment
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.experiment.build import build_regions, build_shaping, build_stages
-from dprotonet.experiment.build_inference import build_head, build_prototypes
+from dprotonet.experiment.build.inference import build_head, build_prototypes
+from dprotonet.experiment.build.network import build_regions, build_shaping
+from dprotonet.experiment.build.training import build_stages
 from dprotonet.inference.losses import PrototypeLoss
-from dprotonet.inference.pairing import any_region
 from dprotonet.inference.presence import ChannelMaximum, PresenceHead, alignment_loss, uniformity_loss
 from dprotonet.inference.prune import pruned
+from dprotonet.inference.region_assignment import any_region
 from dprotonet.network import DProtoNet
 from dprotonet.training.phases import Phase, Push
 from dprotonet.training.presence import PresenceObjective, PretrainingObjective
@@ -206,7 +207,7 @@ def test_pruning_leaves_the_others_as_they_are(network: DProtoNet, images: Tenso
     kept = torch.tensor([True, False, True, True, False, True, True])
     fewer = pruned(network.prototypes, network.head, kept)
     assert isinstance(fewer.head, PresenceHead)
-    assert isinstance(fewer.prototypes.pairing, ChannelMaximum)
+    assert isinstance(fewer.prototypes.assignment, ChannelMaximum)
     smaller = DProtoNet(network.encoder, fewer.prototypes, fewer.head)
     torch.testing.assert_close(smaller.evidence(images).scores, network.evidence(images).scores[:, kept])
     assert smaller(images).shape == (5, CLASSES)

@@ -13,15 +13,10 @@ from torch import Tensor
 from torch.nn.functional import conv2d, cross_entropy, max_pool2d, one_hot, relu
 
 from dprotonet.encoder.encoder import Encoder
-from dprotonet.experiment.build import (
-    build_loss,
-    build_rate_share,
-    build_regions,
-    build_shaping,
-    build_stages,
-)
-from dprotonet.experiment.build_inference import build_similarity
-from dprotonet.experiment.recipes import config_from
+from dprotonet.experiment.build.inference import build_similarity
+from dprotonet.experiment.build.network import build_regions, build_shaping
+from dprotonet.experiment.build.training import build_loss, build_rate_share, build_stages
+from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.network import DProtoNet

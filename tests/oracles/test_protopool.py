@@ -11,8 +11,9 @@ from torch.nn.functional import cross_entropy
 
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_loss, build_regions, build_shaping
-from dprotonet.experiment.build_inference import build_head, build_prototypes
+from dprotonet.experiment.build.inference import build_head, build_prototypes
+from dprotonet.experiment.build.network import build_regions, build_shaping
+from dprotonet.experiment.build.training import build_loss
 from dprotonet.inference.pool import SlotHead, Slots, sharpness
 from dprotonet.inference.prune import pruned
 from dprotonet.network import DProtoNet

@@ -10,11 +10,12 @@ from torch.nn.functional import cosine_similarity, cross_entropy
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Occurrence
 from dprotonet.encoder.shaping import Beside
-from dprotonet.experiment.build import build_loss, build_regions, build_shaping
-from dprotonet.experiment.build_inference import build_similarity
+from dprotonet.experiment.build.inference import build_similarity
+from dprotonet.experiment.build.network import build_regions, build_shaping
+from dprotonet.experiment.build.training import build_loss
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import own_region
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import own_region
 from dprotonet.interpretation.nodes import ClassNode, PrototypeNode
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.network import DProtoNet
@@ -32,7 +33,7 @@ def network() -> DProtoNet:
     config = rival_config("xprotonet", {"network": {"dimension": DIMENSION}}).network
     regions = build_regions(config, SIZE, count=COUNT)
     similarity = build_similarity(config)
-    prototypes = Prototypes(CLASSES, PER_CLASS, DIMENSION, similarity=similarity, pairing=own_region)
+    prototypes = Prototypes(CLASSES, PER_CLASS, DIMENSION, similarity=similarity, assignment=own_region)
     encoder = Encoder(TinyBackbone(), build_shaping(config, 8, COUNT), regions)
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()
 

@@ -94,7 +94,7 @@ def card(number: int, total: int) -> content.PrototypeCard:
 
 def case(names: list[str], *, right: bool) -> content.Case:
     said = names[0] if right else names[1]
-    row = content.EvidenceRow(
+    row = content.EvidenceSheetRow(
         4, said, "train/4.png", bird(ROW, heated=True), bird(ROW, heated=True), True, 2.004, 1.0, 2.004
     )
     bare = replace(row, place=None, source_placed=False, points=-1.0, weight=-0.499)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dprotonet.experiment import recipe_tables
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.run_folder import unknown_source
+from dprotonet.experiment.runs.run_folder import unknown_source
+from dprotonet.experiment.settings import recipe_tables
 from dprotonet.report.about import NETWORKS, about, described_data
 
 

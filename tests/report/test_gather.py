@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.evaluation.evaluation import evaluate_model, save_evaluation
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.run_folder import unknown_source
+from dprotonet.experiment.runs.run_folder import unknown_source
 from dprotonet.interpretation.mdm import preset
 from dprotonet.report.comparison import comparison
 from dprotonet.report.content import Report
 from dprotonet.report.gather import gather
+from dprotonet.report.options import AtHand, ReportOptions
 from dprotonet.report.page import render
-from dprotonet.report.wishes import AtHand, Wishes
 from dprotonet.training.checkpoint import weights_digest
 
 QUICK = preset("fast", iterations=1)
@@ -33,7 +33,7 @@ def model(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 @pytest.fixture(scope="module")
 def report(model: Model) -> Report:
-    wishes = Wishes(sure=1, unsure=1, mistakes=1, top=2, preset=QUICK)
+    wishes = ReportOptions(sure=1, unsure=1, mistakes=1, top=2, preset=QUICK)
     return gather(model, wishes, made="today")
 
 
@@ -116,7 +116,7 @@ def test_all_heatmaps_can_be_asked_for(model: Model, tmp_path: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     found = gather(
         Model.load(tmp_path / "run"),
-        Wishes(data="none", preset=QUICK, heatmaps="all"),
+        ReportOptions(data="none", preset=QUICK, heatmaps="all"),
         made="today",
         on_progress=lambda *step: seen.append(step),
     )
@@ -136,7 +136,7 @@ def test_known_places_are_not_made_again(model: Model) -> None:
     }
     found = gather(
         model,
-        Wishes(sure=1, unsure=0, mistakes=0, top=1, preset=QUICK, heatmaps="stored"),
+        ReportOptions(sure=1, unsure=0, mistakes=0, top=1, preset=QUICK, heatmaps="stored"),
         made="today",
         at_hand=AtHand(splits, evaluation, everywhere),
     )
@@ -149,7 +149,7 @@ def test_without_data_only_what_the_folder_has(model: Model, tmp_path: Path) -> 
     shutil.copytree(model.folder or "", tmp_path / "run")
     (tmp_path / "run" / "prototype_facts.json").unlink(missing_ok=True)
     bare = Model.load(tmp_path / "run")
-    found = gather(bare, Wishes(data="none", heatmaps="stored"), made="today")
+    found = gather(bare, ReportOptions(data="none", heatmaps="stored"), made="today")
     assert found.performance is None
     assert found.groups == ()
     assert found.mistakes is None
@@ -163,7 +163,7 @@ def test_without_data_only_what_the_folder_has(model: Model, tmp_path: Path) -> 
     for data, said in (("birds", "built-in birds"), ("folder:/other", "folder, /other")):
         evaluation = evaluate_model(bare, bare.config.data)
         save_evaluation(evaluation, tmp_path / "run" / "evaluation", data=data, network=bare.network)
-        again = gather(bare, Wishes(data="none", heatmaps="stored"), made="today")
+        again = gather(bare, ReportOptions(data="none", heatmaps="stored"), made="today")
         assert again.performance is not None
         assert again.performance.origin == "evaluation/test.json"
         assert again.performance.data.startswith(said)
@@ -173,7 +173,7 @@ def test_an_imported_run_has_a_page_without_pictures_of_prototypes(model: Model)
     records = [unknown_source(item.prototype, item.class_name) for item in model.prototypes]
     imported = Model(model.network, config=model.config, classes=model.classes, prototypes=records)
     imported.folder = model.folder
-    found = gather(imported, Wishes(sure=1, unsure=0, mistakes=0, preset=QUICK), made="today")
+    found = gather(imported, ReportOptions(sure=1, unsure=0, mistakes=0, preset=QUICK), made="today")
     assert found.performance is not None
     assert found.classes == ()
     assert len(found.groups) == 1
@@ -185,16 +185,16 @@ def test_data_that_is_gone_is_told_and_other_data_that_is_not_there_is_an_error(
     gone = Model(model.network, config=model.config, classes=model.classes, prototypes=model.prototypes)
     gone.folder = model.folder
     gone.config = replace(gone.config, data=replace(gone.config.data, data="folder:/no/such/place"))
-    found = gather(gone, Wishes(heatmaps="stored"), made="today")
+    found = gather(gone, ReportOptions(heatmaps="stored"), made="today")
     assert "/no/such/place" in found.missing[0]
     with pytest.raises(UserError, match="/no/such/place"):
-        gather(model, Wishes(data="folder:/no/such/place"), made="today")
+        gather(model, ReportOptions(data="folder:/no/such/place"), made="today")
 
 
 def test_images_in_two_splits_are_told(model: Model) -> None:
     leaky = replace(build_splits(model.config.data), leaks=("train/a.png = test/b.png",))
     evaluation = evaluate_model(model, model.config.data)
-    wishes = Wishes(sure=0, unsure=0, mistakes=0, heatmaps="stored")
+    wishes = ReportOptions(sure=0, unsure=0, mistakes=0, heatmaps="stored")
     found = gather(model, wishes, made="today", at_hand=AtHand(leaky, evaluation))
     assert found.missing[0].startswith("A fair test: 1 image ")
 
@@ -202,11 +202,11 @@ def test_images_in_two_splits_are_told(model: Model) -> None:
 def test_a_model_without_a_folder_and_odd_wishes_are_refused(model: Model) -> None:
     bare = Model(model.network, config=model.config, classes=model.classes, prototypes=model.prototypes)
     with pytest.raises(UserError, match="run folder"):
-        gather(bare, Wishes(), made="today")
+        gather(bare, ReportOptions(), made="today")
     with pytest.raises(UserError, match="top is 0"):
-        Wishes(top=0)
+        ReportOptions(top=0)
     with pytest.raises(UserError, match="sure is -1"):
-        Wishes(sure=-1)
+        ReportOptions(sure=-1)
 
 
 def table(model: Model, folder: Path, weights: str | None = None) -> Path:

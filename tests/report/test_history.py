@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.report.history import history
 
 EPOCH = {"event": "EpochDone", "phase": "warm", "epoch": 1, "train_accuracy": 0.5, "val_accuracy": 0.25}

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dprotonet.report.chart import HEIGHT, WIDTH, chart
-from dprotonet.report.content import Argument, Curve, EvidenceRow, Push
+from dprotonet.report.content import Argument, CaseRow, Curve, PushMark
 from dprotonet.report.embed import card_edge
 from dprotonet.report.prototypes import whereabouts
 from dprotonet.report.words import counted, percent, points
@@ -36,14 +36,18 @@ def test_pictures_shrink_where_there_are_many() -> None:
 
 
 def test_the_rest_makes_rounded_numbers_add_up() -> None:
-    row = EvidenceRow(0, "a", "b", None, bird(96), False, 1.006, 1.0, 1.006)
+    row = CaseRow(0, "a", "b", None, bird(96), False, 1.006, 1.0, 1.006)
     argument = Argument("a", "said", (row, row, row), 4, 4.004)
     assert argument.rest == pytest.approx(4.00 - 3 * 1.01)
 
 
 def test_places_of_the_chart_lie_inside_and_in_order() -> None:
     curve = Curve(
-        tuple(range(1, 101)), tuple(n / 100 for n in range(100)), (0.5,) * 100, (Push(100, 0.5, 0.4),), 100
+        tuple(range(1, 101)),
+        tuple(n / 100 for n in range(100)),
+        (0.5,) * 100,
+        (PushMark(100, 0.5, 0.4),),
+        100,
     )
     drawn = chart(curve)
     for x, y in (*drawn.train, *drawn.val):

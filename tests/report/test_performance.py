@@ -8,13 +8,13 @@ import pytest
 import torch
 from tests.conftest import tiny_config
 
-from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
+from dprotonet.experiment.evaluation.evaluation import evaluate_model, save_evaluation
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.report.content import Report
 from dprotonet.report.gather import gather
+from dprotonet.report.options import ReportOptions
 from dprotonet.report.performance import stored, stored_positive
-from dprotonet.report.wishes import Wishes
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def model(trained: Path) -> Model:
 
 
 def report(model: Model, data: str | None) -> Report:
-    wishes = Wishes(data=data, sure=0, unsure=0, mistakes=0, heatmaps="stored")
+    wishes = ReportOptions(data=data, sure=0, unsure=0, mistakes=0, heatmaps="stored")
     return gather(model, wishes, made="today")
 
 

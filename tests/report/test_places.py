@@ -8,7 +8,7 @@ from tests.experiment.export.conftest import untrained
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.parts import name_parts
+from dprotonet.experiment.prototypes.parts import name_parts
 from dprotonet.report.cases import Places, case, studied
 from dprotonet.report.prototypes import class_cards
 

@@ -12,12 +12,12 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Occurrence, Points
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.errors import UserError
-from dprotonet.experiment.config_check import check_config
-from dprotonet.experiment.recipes import final_config
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import own_region
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import own_region
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity
 from dprotonet.network import DProtoNet
 from dprotonet.training.discriminant import (
@@ -215,7 +215,7 @@ def test_prototypes_of_places_start_where_the_class_is_told() -> None:
 def with_occurrence(classes: int = 3, per_class: int = 2) -> DProtoNet:
     torch.manual_seed(0)
     count = classes * per_class
-    prototypes = Prototypes(classes, per_class, 6, similarity=CosineSimilarity(), pairing=own_region)
+    prototypes = Prototypes(classes, per_class, 6, similarity=CosineSimilarity(), assignment=own_region)
     shaping = Beside(Shaping(8, 6), Shaping(8, count))
     encoder = Encoder(tiny_network().encoder.backbone, shaping, Occurrence(6, count, (4, 4)))
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class))

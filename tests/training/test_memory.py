@@ -17,8 +17,8 @@ from dprotonet.data.transforms import View
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.events import EpochDone
 from dprotonet.training.memory import (

@@ -11,8 +11,8 @@ from dprotonet.encoder.regions import Occurrence
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
-from dprotonet.inference.pairing import own_region
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import own_region
 from dprotonet.inference.similarity import CosineSimilarity
 from dprotonet.network import DProtoNet
 from dprotonet.training.occurrence import OccurrenceObjective
@@ -24,7 +24,7 @@ COUNT = CLASSES * PER_CLASS
 def network() -> DProtoNet:
     shaping = Beside(Shaping(CHANNELS, 16), Shaping(CHANNELS, COUNT))
     regions = Occurrence(16, COUNT, (SIDE, SIDE))
-    prototypes = Prototypes(CLASSES, PER_CLASS, 16, similarity=CosineSimilarity(), pairing=own_region)
+    prototypes = Prototypes(CLASSES, PER_CLASS, 16, similarity=CosineSimilarity(), assignment=own_region)
     return DProtoNet(Encoder(nn.Identity(), shaping, regions), prototypes, Head(prototypes.prototype_class))
 
 

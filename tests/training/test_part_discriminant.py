@@ -10,8 +10,8 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import PresentCosine
 from dprotonet.network import DProtoNet
 from dprotonet.training.part_discriminant import directions_of_the_whole, start_parts_as_discriminants
@@ -52,8 +52,8 @@ def network(dimension: int = CHANNELS, per_class: int = PARTS) -> DProtoNet:
     part_maps = PartMaps(PARTS, PARTS, backgrounds=1)
     part_maps.directions.data = torch.cat([torch.eye(PARTS), -torch.ones(1, PARTS)])
     regions = Parts(CHANNELS, dimension, PARTS, (SIDE, SIDE))
-    pairing = PartRegion(torch.arange(CLASSES * per_class) % per_class % PARTS)
-    prototypes = Prototypes(CLASSES, per_class, dimension, similarity=PresentCosine(), pairing=pairing)
+    assignment = PartRegion(torch.arange(CLASSES * per_class) % per_class % PARTS)
+    prototypes = Prototypes(CLASSES, per_class, dimension, similarity=PresentCosine(), assignment=assignment)
     head = Head(prototypes.prototype_class, own=1.0, other=0.0)
     return DProtoNet(Encoder(nn.Identity(), WithParts(part_maps), regions), prototypes, head)
 

@@ -8,8 +8,8 @@ from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import CosineSimilarity
 from dprotonet.network import DProtoNet
 from dprotonet.training.part_start import border_of, spherical_clusters, start_parts
@@ -42,7 +42,7 @@ def network(parts: int = 2) -> DProtoNet:
     shaping = WithParts(PartMaps(CHANNELS, parts))
     encoder = Encoder(nn.Identity(), shaping, Parts(CHANNELS, 4, parts, (SIDE, SIDE)))
     part = torch.arange(2 * parts) % parts
-    prototypes = Prototypes(2, parts, 4, similarity=CosineSimilarity(), pairing=PartRegion(part))
+    prototypes = Prototypes(2, parts, 4, similarity=CosineSimilarity(), assignment=PartRegion(part))
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class))
 
 
@@ -82,7 +82,7 @@ def test_prototypes_start_as_regions_of_their_own_part() -> None:
     images = torch.stack([Planted()[index, 0].inputs for index in range(IMAGES)])
     with torch.no_grad():
         regions = found.encoder(images)
-    for number, part in enumerate(found.prototypes.pairing.part.tolist()):  # type: ignore[union-attr]
+    for number, part in enumerate(found.prototypes.assignment.part.tolist()):  # type: ignore[union-attr]
         assert float((regions[:, part] - vectors[number]).norm(dim=1).min()) < 1e-5
 
 

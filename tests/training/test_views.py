@@ -5,22 +5,24 @@ import pytest
 import torch
 from tests.conftest import tiny_views
 
-from dprotonet.training.views import BalancedKeys, Share, epoch_keys, epoch_parts, load, plain_batches
+from dprotonet.training.views import BalancedKeys, ProcessShare, epoch_keys, epoch_parts, load, plain_batches
 
 
 def test_an_epoch_has_every_image_once_in_another_order_each_time() -> None:
     views = tiny_views()
-    first, second = (epoch_parts(views, seed=0, epoch=epoch, batch=4, share=Share()) for epoch in (1, 2))
+    first, second = (
+        epoch_parts(views, seed=0, epoch=epoch, batch=4, share=ProcessShare()) for epoch in (1, 2)
+    )
     indices = [index for part in first for index, _ in part.keys]
     assert sorted(indices) == list(range(len(views)))
     assert indices != [index for part in second for index, _ in part.keys]
-    assert first == epoch_parts(views, seed=0, epoch=1, batch=4, share=Share())
+    assert first == epoch_parts(views, seed=0, epoch=1, batch=4, share=ProcessShare())
 
 
 def test_processes_share_the_same_batches() -> None:
     views = tiny_views()
-    whole = epoch_parts(views, seed=3, epoch=1, batch=4, share=Share())
-    shares = [epoch_parts(views, seed=3, epoch=1, batch=4, share=Share(rank, 2)) for rank in (0, 1)]
+    whole = epoch_parts(views, seed=3, epoch=1, batch=4, share=ProcessShare())
+    shares = [epoch_parts(views, seed=3, epoch=1, batch=4, share=ProcessShare(rank, 2)) for rank in (0, 1)]
     for together, one, two in zip(whole, *shares, strict=True):
         assert sorted(one.keys + two.keys) == sorted(together.keys)
         assert together.weight == 1
@@ -29,7 +31,7 @@ def test_processes_share_the_same_batches() -> None:
 
 
 def test_plain_batches_split_without_loss_or_double() -> None:
-    parts = [plain_batches(11, batch=3, share=Share(rank, 3)) for rank in range(3)]
+    parts = [plain_batches(11, batch=3, share=ProcessShare(rank, 3)) for rank in range(3)]
     indices = [index for part in parts for batch in part for index, variant in batch if variant == 0]
     assert sorted(indices) == list(range(11))
 
@@ -51,14 +53,14 @@ def test_an_epoch_of_several_views_has_new_ones_each_time() -> None:
     assert variants(None, 3, per_image=3) == [[1, 2, 3], [4, 5, 6], [7, 8, 9], [10, 11, 12]]
     assert variants(4, 1, per_image=2) == [[2, 3], [4, 0], [1, 2], [3, 4]]
     views = tiny_views()
-    parts = epoch_parts(views, seed=0, epoch=2, batch=4, share=Share(), per_image=3)
+    parts = epoch_parts(views, seed=0, epoch=2, batch=4, share=ProcessShare(), per_image=3)
     keys = [key for part in parts for key in part.keys]
     assert sorted(keys) == sorted((index, variant) for index in range(len(views)) for variant in (4, 5, 6))
 
 
 def test_workers_change_nothing() -> None:
     views = tiny_views()
-    batches = [part.keys for part in epoch_parts(views, seed=0, epoch=1, batch=4, share=Share())]
+    batches = [part.keys for part in epoch_parts(views, seed=0, epoch=1, batch=4, share=ProcessShare())]
     alone = list(load(views, batches, workers=0))
     helped = list(load(views, batches, workers=2))
     assert len(alone) == len(helped) == len(batches)
@@ -70,7 +72,7 @@ def test_workers_change_nothing() -> None:
 def test_a_last_batch_of_one_shares_with_the_one_before() -> None:
     """BatchNorm cannot learn from a single image; and none may be larger than there is memory for."""
     views = tiny_views()
-    parts = epoch_parts(views, seed=0, epoch=1, batch=7, share=Share())
+    parts = epoch_parts(views, seed=0, epoch=1, batch=7, share=ProcessShare())
     assert [len(part.keys) for part in parts] == [7, 4, 4]
     assert sorted(index for part in parts for index, _ in part.keys) == list(range(len(views)))
 
@@ -120,7 +122,7 @@ def test_a_balanced_epoch_is_a_function_of_seed_and_epoch() -> None:
     assert BalancedKeys(1)(views, epoch=9) == BalancedKeys(1)(views, epoch=9)
     assert BalancedKeys(1)(views, epoch=9) != BalancedKeys(2)(views, epoch=9)
     settings: dict[str, Any] = {"seed": 1, "epoch": 2, "batch": 5, "sampling": BalancedKeys(1)}
-    whole = epoch_parts(views, share=Share(), **settings)
-    shares = [epoch_parts(views, share=Share(rank, 2), **settings) for rank in (0, 1)]
+    whole = epoch_parts(views, share=ProcessShare(), **settings)
+    shares = [epoch_parts(views, share=ProcessShare(rank, 2), **settings) for rank in (0, 1)]
     for together, one, two in zip(whole, *shares, strict=True):
         assert Counter(one.keys + two.keys) == Counter(together.keys)

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
-from dprotonet.experiment.trainer import leave_group
+from dprotonet.experiment.runs.trainer import leave_group
 from dprotonet.training.engine import Engine, Settings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase

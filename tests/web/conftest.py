@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 import dprotonet as dp
 from conftest import tiny_config
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, Settings
 from web_server import ENDLESS, HERE, QUICK, SMALL, png_of

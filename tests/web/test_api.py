@@ -13,9 +13,9 @@ from PIL import Image
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.answer import answer
-from dprotonet.experiment.familiarity import warning_of
-from dprotonet.experiment.run_folder import unknown_source
+from dprotonet.experiment.runs.familiarity import warning_of
+from dprotonet.experiment.runs.run_folder import unknown_source
+from dprotonet.experiment.trained.answer import answer
 from dprotonet.figures.style import sentence
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, Settings

@@ -4,26 +4,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dprotonet.cli.train import TrainArguments
     from dprotonet.config import Config
-    from dprotonet.experiment.choose_mode import ModeChoice, ModeTrials
+    from dprotonet.experiment.runs.choose_mode import ModeChoice, ModeTrials
 
 
-def choose_mode(config: "Config", out: Path, arguments: "TrainArguments") -> "tuple[ModeTrials, ModeChoice]":
+def choose_mode(
+    config: "Config", out: Path, *, overwrite: bool, cache: Path | None
+) -> "tuple[ModeTrials, ModeChoice]":
     """Run the trials with a bar and a line for each fold, and say what was decided."""
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.choose_mode import FOLDS, ModeTrials, Trial
-    from dprotonet.experiment.finished import finished
-    from dprotonet.experiment.run_folder import RunFolder
+    from dprotonet.experiment.build.training import default_cache
+    from dprotonet.experiment.runs.choose_mode import FOLDS, ModeTrials, Trial
+    from dprotonet.experiment.runs.finished import finished
+    from dprotonet.experiment.runs.run_folder import RunFolder
 
     console = stderr_console()
-    RunFolder(out).check_free(overwrite=arguments.overwrite)  # before hours of trials
+    RunFolder(out).check_free(overwrite=overwrite)  # before hours of trials
     with Reporter(console) as reporter:
         trials = ModeTrials(
             config,
             out,
-            cache=arguments.cache or default_cache(),
+            cache=cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
         )
         current = None

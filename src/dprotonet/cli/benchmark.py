@@ -39,8 +39,8 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.benchmark.files import save_benchmark
     from dprotonet.experiment.benchmark.plan import Plan, check_places
     from dprotonet.experiment.benchmark.run import Benchmark
-    from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.config_check import check_config
+    from dprotonet.experiment.build.training import default_cache
+    from dprotonet.experiment.settings.config_check import check_config
 
     plan = Plan.read(arguments.plan)
     for cell in plan.cells:

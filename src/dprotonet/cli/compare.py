@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table as Drawn
 
     from dprotonet.data.base import ImageData
-    from dprotonet.experiment.classifier import Classifier
     from dprotonet.experiment.compare.run import Comparison, Failure
     from dprotonet.experiment.compare.table import Table
+    from dprotonet.experiment.trained.classifier import Classifier
     from dprotonet.metrics.measures import Measure
 
 PLACES = ("DICE", "IOU", "PPV", "sensitivity", "energy", "pointing", "part")
@@ -61,10 +61,10 @@ def main(words: list[str]) -> None:
     arguments = parsed(CompareArguments, words, command="compare")
     _check(arguments)
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.classifier import Classifier
     from dprotonet.experiment.compare.files import save_comparison
     from dprotonet.experiment.compare.mosaics import mosaics_of
     from dprotonet.experiment.compare.table import Table
+    from dprotonet.experiment.trained.classifier import Classifier
 
     classifier = Classifier.open(arguments.model, device=arguments.device)
     with Reporter(stderr_console()) as reporter:

@@ -13,8 +13,8 @@ import tyro
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
-from dprotonet.data.ending import ignored_words
 from dprotonet.data.problems import some
+from dprotonet.data.suffixes import ignored_words
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:

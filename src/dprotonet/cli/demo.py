@@ -42,9 +42,9 @@ def main(words: list[str]) -> None:
     if arguments.training.mode != "frozen":
         raise UserError("the demo is of frozen mode; use dprotonet train --data birds --out FOLDER")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.build import default_cache
+    from dprotonet.experiment.build.training import default_cache
     from dprotonet.experiment.demo import Demo
-    from dprotonet.experiment.trainer import Trainer
+    from dprotonet.experiment.runs.trainer import Trainer
 
     console = stderr_console()
     config = Config(arguments.data, arguments.network, arguments.training, arguments.augmentation)
@@ -70,14 +70,14 @@ def main(words: list[str]) -> None:
 def _report(found: "DemoResults", folder: Path, on_progress: "Progress") -> str:
     """All of it on one page; heatmaps that the demo has made are not made again, and few others are."""
     from dprotonet.cli.report import written
-    from dprotonet.report.wishes import AtHand, Wishes
+    from dprotonet.report.options import AtHand, ReportOptions
 
     places = {
         (index, row.item.prototype): row.input.heatmap.cpu()
         for index, item in found.explained.items()
         for row in item.rows
     }
-    wishes = Wishes(sure=1, unsure=1, mistakes=1, top=2)
+    wishes = ReportOptions(sure=1, unsure=1, mistakes=1, top=2)
     at_hand = AtHand(found.splits, found.evaluation, places)
     content = written(found.model, folder / "report.html", wishes, on_progress=on_progress, at_hand=at_hand)
     return str(content["report"])

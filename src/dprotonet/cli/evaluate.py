@@ -29,7 +29,7 @@ class EvaluateArguments:
 def main(words: list[str]) -> None:
     arguments = parsed(EvaluateArguments, words, command="evaluate")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.evaluation import evaluate_model, save_evaluation
+    from dprotonet.experiment.evaluation.evaluation import evaluate_model, save_evaluation
     from dprotonet.experiment.model import Model
 
     console = stderr_console()

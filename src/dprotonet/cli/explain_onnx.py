@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dprotonet.cli.explain_arguments import ExplainArguments, chosen_preset, show_explained
 from dprotonet.cli.images import complain_if_none, readable
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
-    from dprotonet.cli.explain import ExplainArguments
-    from dprotonet.experiment.export.onnx_model import OnnxModel
+    from dprotonet.experiment.transfer.export.onnx_model import OnnxModel
 
 NO_SOURCES = "an .onnx file has no source images; explain the run folder to see the prototypes themselves"
 
 
-def explain_onnx(arguments: "ExplainArguments") -> None:
+def explain_onnx(arguments: ExplainArguments) -> None:
     if arguments.preset not in (None, "sampled"):
         raise UserError(f"--preset {arguments.preset} needs gradients; for an .onnx file leave it out")
     if arguments.device is not None:
         raise UserError("--device is for run folders; an .onnx file is explained on the CPU")
-    from dprotonet.cli.explain import show
-    from dprotonet.experiment.export.onnx_model import OnnxModel
+    from dprotonet.experiment.transfer.export.onnx_model import OnnxModel
 
     model = OnnxModel.load(arguments.run)
     good, skipped = readable(arguments.images, model.pixels)
@@ -32,26 +31,25 @@ def explain_onnx(arguments: "ExplainArguments") -> None:
         json.dump(content, sys.stdout, ensure_ascii=False)
         print()
     else:
-        show(found)
+        show_explained(found)
         print(NO_SOURCES, file=sys.stderr)
     complain_if_none(found, skipped)
 
 
 def _explained(
-    model: "OnnxModel", images: Sequence[Path], arguments: "ExplainArguments"
+    model: "OnnxModel", images: Sequence[Path], arguments: ExplainArguments
 ) -> list[dict[str, Any]]:
-    from dprotonet.cli.explain import chosen_preset
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.explain import Explaining
-    from dprotonet.experiment.explanation_files import folder_for
-    from dprotonet.experiment.export.files import save_onnx_explained
+    from dprotonet.experiment.explaining.explain import ExplainProgress
+    from dprotonet.experiment.explaining.explanation_files import folder_for
+    from dprotonet.experiment.transfer.export.files import save_onnx_explained
 
     preset = chosen_preset("sampled", arguments.iterations, arguments.samples)
     found: list[dict[str, Any]] = []
     with Reporter(stderr_console()) as reporter:
         for image in images:
 
-            def advance(now: Explaining, before: int = len(found)) -> None:
+            def advance(now: ExplainProgress, before: int = len(found)) -> None:
                 done = before * now.total + now.done
                 reporter.advance("explaining images", done, len(images) * now.total)
 

@@ -29,8 +29,8 @@ class ExportArguments:
 
 def main(words: list[str]) -> None:
     arguments = parsed(ExportArguments, words, command="export")
-    from dprotonet.experiment.export.write import check_targets, export
     from dprotonet.experiment.model import Model
+    from dprotonet.experiment.transfer.export.write import check_targets, export
 
     check_targets(arguments.onnx, arguments.torch, overwrite=arguments.overwrite)
     model = Model.load(arguments.run)

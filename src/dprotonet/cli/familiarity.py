@@ -35,9 +35,8 @@ def main(words: list[str]) -> None:
     if not 0 < arguments.share < 1:
         raise UserError(f"--share is {arguments.share}; it must lie between 0 and 1")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.build import build_splits
-    from dprotonet.experiment.evaluation import choose_split
-    from dprotonet.experiment.familiarity import calibrated
+    from dprotonet.experiment.build.data import build_splits
+    from dprotonet.experiment.evaluation.evaluation import choose_split
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run, device=arguments.device)
@@ -45,8 +44,7 @@ def main(words: list[str]) -> None:
     data = replace(model.config.data, data=arguments.data or model.config.data.data)
     with Reporter(stderr_console()) as reporter:
         splits = build_splits(data, lambda done, total: reporter.advance("scan", done, total))
-        found = calibrated(
-            model,
+        found = model.measured_familiarity(
             choose_split(splits, arguments.split),
             share=arguments.share,
             on_progress=lambda done, total: reporter.advance("measuring", done, total),

@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING
 from dprotonet.errors import ComputationError
 
 if TYPE_CHECKING:
-    from dprotonet.cli.train import TrainArguments
-    from dprotonet.experiment.recipes import Resolved
+    from dprotonet.experiment.settings.recipes import Resolved
 
 
-def cross_validate(resolved: "Resolved", out: Path, arguments: "TrainArguments") -> None:
+def cross_validate(resolved: "Resolved", out: Path, *, overwrite: bool, cache: Path | None) -> None:
     """Train what is missing, fold by fold, and print what all of them come to."""
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.cross_validation import CrossValidation
-    from dprotonet.experiment.trainer import leave_group
+    from dprotonet.experiment.build.training import default_cache
+    from dprotonet.experiment.runs.cross_validation import CrossValidation
+    from dprotonet.experiment.runs.trainer import leave_group
 
     console, config, taken = stderr_console(), resolved.config, []
     with Reporter(console) as reporter:
@@ -23,8 +22,8 @@ def cross_validate(resolved: "Resolved", out: Path, arguments: "TrainArguments")
             config,
             out,
             origins=resolved.origins,
-            overwrite=arguments.overwrite,
-            cache=arguments.cache or default_cache(),
+            overwrite=overwrite,
+            cache=cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
         )
         current = 0

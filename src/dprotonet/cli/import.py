@@ -39,8 +39,8 @@ class ImportArguments:
 
 def main(words: list[str]) -> None:
     arguments = parsed(ImportArguments, words, command="import")
-    from dprotonet.experiment.build import UNKNOWN_DATA
-    from dprotonet.experiment.import_protopnet import ImportSettings, import_protopnet
+    from dprotonet.experiment.build.data import UNKNOWN_DATA
+    from dprotonet.experiment.transfer.import_protopnet import ImportSettings, import_protopnet
 
     settings = ImportSettings(
         _class_names(arguments),
@@ -74,7 +74,7 @@ def _class_names(arguments: ImportArguments) -> tuple[str, ...]:
     if arguments.data is None:
         return ()
     from dprotonet.config import DataConfig
-    from dprotonet.experiment.build import build_splits
+    from dprotonet.experiment.build.data import build_splits
 
     return tuple(build_splits(DataConfig(data=arguments.data, image_size=arguments.image_size)).train.classes)
 

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(_usage())
         return 0 if words else 2
     if words[0] in ("-V", "--version"):
-        from dprotonet import __version__
+        from dprotonet.version import __version__
 
         print(f"dprotonet {__version__}")
         return 0

@@ -49,7 +49,7 @@ def main(words: list[str]) -> None:
         raise UserError(f"--images is {arguments.images}; at least one image has to be looked at")
     given = _given(arguments.name)
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.parts import check_places, name_parts
+    from dprotonet.experiment.prototypes.parts import check_places, name_parts
 
     model = Model.load(arguments.run, device=arguments.device)
     check_places(model)
@@ -91,9 +91,9 @@ def _chosen_class(model: "Model", name: str | None) -> str:
 def _look(model: "Model", chosen: str, arguments: PartsArguments) -> Path:
     """Suggest names, keep them, and draw the sheet of a class; where that is."""
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.parts import SHEET, look_for_parts, parts_picture
-    from dprotonet.experiment.pictures import save_picture
-    from dprotonet.experiment.split_evidence import splits_of_run
+    from dprotonet.experiment.explaining.pictures import save_picture
+    from dprotonet.experiment.prototypes.parts import SHEET, look_for_parts, parts_picture
+    from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 
     with Reporter(stderr_console()) as reporter:
         train = splits_of_run(model, partial(reporter.advance, "scan"), moved_to=arguments.data).train

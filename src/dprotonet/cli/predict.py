@@ -14,7 +14,8 @@ from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
-    from dprotonet.experiment.model import Model, Prediction
+    from dprotonet.experiment.model import Model
+    from dprotonet.experiment.trained.trained_model import Prediction
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from dprotonet.experiment.familiarity import warning_of
+    from dprotonet.experiment.runs.familiarity import warning_of
 
     console = Console()
     for item in predictions:
@@ -113,7 +114,7 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
 
 
 def _save_pictures(model: "Model", predictions: Sequence["Prediction"], arguments: PredictArguments) -> None:
-    from dprotonet.experiment.pictures import evidence_picture, save_picture
+    from dprotonet.experiment.explaining.pictures import evidence_picture, save_picture
 
     assert arguments.out is not None
     for number, item in enumerate(predictions):

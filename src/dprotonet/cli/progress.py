@@ -7,7 +7,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dprotonet.experiment.trainer import Preparing
+from dprotonet.experiment.runs.trainer import Preparing
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 
 _LABELS = {

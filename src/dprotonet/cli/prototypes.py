@@ -15,7 +15,7 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.prototype_facts import PrototypeFacts
+    from dprotonet.experiment.prototypes.facts import PrototypeFacts
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def _origin(number: int, model: "Model") -> dict[str, Any]:
 def _facts(arguments: PrototypesArguments) -> "tuple[Model, Sequence[PrototypeFacts]]":
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.prototype_facts import stored_facts
-    from dprotonet.experiment.split_evidence import splits_of_run
+    from dprotonet.experiment.prototypes.facts import stored_facts
+    from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 
     model = Model.load(arguments.run, device=arguments.device)
     model.check_prototypes()

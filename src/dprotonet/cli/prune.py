@@ -14,8 +14,8 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.cli.progress import Reporter
-    from dprotonet.experiment.cleaning import Cleaning
-    from dprotonet.experiment.drop_rule import DropRule
+    from dprotonet.experiment.prototypes.cleaning import Cleaning
+    from dprotonet.experiment.prototypes.drop_rule import DropRule
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PruneArguments:
 def main(words: list[str]) -> None:
     arguments = parsed(PruneArguments, words, command="prune")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.cleaning import check_new
+    from dprotonet.experiment.prototypes.cleaning import check_new
 
     check_new(arguments.out)
     rule = _rule(arguments)
@@ -68,7 +68,7 @@ def main(words: list[str]) -> None:
 
 
 def _rule(arguments: PruneArguments) -> "DropRule":
-    from dprotonet.experiment.drop_rule import Impure, Named, ProtoPNetRule
+    from dprotonet.experiment.prototypes.drop_rule import Impure, Named, ProtoPNetRule
     from dprotonet.inference.prune import PruneRule
 
     drop, purity, nearest, least = arguments.drop, arguments.purity, arguments.nearest, arguments.least
@@ -101,11 +101,11 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _cleaning(arguments: PruneArguments, rule: "DropRule", reporter: "Reporter") -> "Cleaning":
-    from dprotonet.experiment.cleaning import clean
-    from dprotonet.experiment.evaluation import choose_split
+    from dprotonet.experiment.evaluation.evaluation import choose_split
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.split_evidence import splits_of_run
-    from dprotonet.experiment.what_if import without
+    from dprotonet.experiment.prototypes.cleaning import clean
+    from dprotonet.experiment.prototypes.split_evidence import splits_of_run
+    from dprotonet.experiment.prototypes.what_if import without
 
     model = Model.load(arguments.run, device=arguments.device)
     model.check_prototypes()

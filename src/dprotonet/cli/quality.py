@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dprotonet.cli.explain import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import Preset, chosen_preset
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, Device, Json, RunFolderPath, SameClasses, Split, data_of
@@ -55,7 +55,7 @@ def main(words: list[str]) -> None:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.cli.quality_intervention import intervention_of, show_intervention
-    from dprotonet.experiment.quality import STAGES, quality_summary
+    from dprotonet.experiment.quality.quality import STAGES, quality_summary
     from dprotonet.files import write_text
 
     skip = [word.strip() for word in arguments.skip.split(",") if word.strip()]
@@ -63,7 +63,13 @@ def main(words: list[str]) -> None:
         raise UserError(f"--skip {unknown[0]} is unknown; it takes {', '.join(STAGES)}")
     with Reporter(stderr_console()) as reporter:
         check = _check(arguments, skip, reporter)
-        intervention = intervention_of(arguments, check)
+        steps = "" if arguments.iterations is None else f",iterations={arguments.iterations}"
+        intervention = intervention_of(
+            check,
+            arguments.intervention,
+            explainers=arguments.explainers,
+            decoder=f"{arguments.preset}{steps}",
+        )
         found = check.run(lambda done, total: reporter.advance("looking at prototypes", done, total))
         changed = intervention.run(reporter.advance).summary() if intervention else None
     settings = {"split": arguments.split, "top": arguments.top, "noise": arguments.noise, "skip": skip}
@@ -81,10 +87,10 @@ def main(words: list[str]) -> None:
 
 
 def _check(arguments: QualityArguments, skip: list[str], reporter: Any) -> Any:
-    from dprotonet.experiment.build import build_splits
-    from dprotonet.experiment.evaluation import choose_split
+    from dprotonet.experiment.build.data import build_splits
+    from dprotonet.experiment.evaluation.evaluation import choose_split
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.quality import QualityCheck
+    from dprotonet.experiment.quality.quality import QualityCheck
 
     model = Model.load(arguments.run, device=arguments.device)
     model.check_prototypes()
@@ -139,8 +145,8 @@ def _measures(content: dict[str, Any]) -> Any:
     """Measures down, the run's maps and the controls across: so that intervals fit a terminal."""
     from rich.table import Table
 
-    from dprotonet.experiment.quality import MEASURES
-    from dprotonet.experiment.row_maps import CONTROLS
+    from dprotonet.experiment.quality.quality import MEASURES
+    from dprotonet.experiment.quality.row_maps import CONTROLS
 
     names = (content["maps"], *CONTROLS)
     table = Table("", *names, title=f"{content['maps']} maps, {content['images']} images")

@@ -9,9 +9,8 @@ from dprotonet.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from dprotonet.cli.quality import QualityArguments
-    from dprotonet.experiment.intervention.check import InterventionCheck
-    from dprotonet.experiment.quality import QualityCheck
+    from dprotonet.experiment.quality.intervention.check import InterventionCheck
+    from dprotonet.experiment.quality.quality import QualityCheck
 
 _TRUTHS = {
     "exchange": "the fall of the logit, one part exchanged",
@@ -27,27 +26,28 @@ _NOTE = (
 )
 
 
-def intervention_of(arguments: "QualityArguments", quality: "QualityCheck") -> "InterventionCheck | None":
+def intervention_of(
+    quality: "QualityCheck", images: int, *, explainers: str, decoder: str
+) -> "InterventionCheck | None":
     """What --intervention asks for; None where it is 0, a UserError for data that cannot be drawn again."""
-    if not arguments.intervention:
+    if not images:
         return None
-    if arguments.intervention < 0:
-        raise UserError(f"--intervention is {arguments.intervention}; it is a number of images, 0 for none")
+    if images < 0:
+        raise UserError(f"--intervention is {images}; it is a number of images, 0 for none")
     from dprotonet.cli.compare import method_names
     from dprotonet.experiment.compare.method import check_method
-    from dprotonet.experiment.intervention.check import InterventionCheck, check_renderer
+    from dprotonet.experiment.quality.intervention.check import InterventionCheck, check_renderer
 
-    names = method_names(arguments.explainers)
+    names = method_names(explainers)
     for name in names:
         check_method(name)
     check_renderer(quality.data)
-    steps = "" if arguments.iterations is None else f",iterations={arguments.iterations}"
     return InterventionCheck(
         quality.model,
         quality.data,
-        images=arguments.intervention,
+        images=images,
         methods=names,
-        decoder=f"{arguments.preset}{steps}",
+        decoder=decoder,
     )
 
 

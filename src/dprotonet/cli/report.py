@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dprotonet.cli.explain import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import Preset, chosen_preset
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
     from dprotonet.report.content import Report
     from dprotonet.report.gather import Progress
-    from dprotonet.report.wishes import AtHand, Wishes
+    from dprotonet.report.options import AtHand, ReportOptions
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def main(words: list[str]) -> None:
 def written(
     model: "Model",
     out: Path,
-    wishes: "Wishes",
+    wishes: "ReportOptions",
     *,
     on_progress: "Progress",
     at_hand: "AtHand | None" = None,
@@ -101,10 +101,10 @@ def _check(arguments: ReportArguments) -> None:
         raise UserError(f"--top is {arguments.top}; it must be at least 1")
 
 
-def _wishes(arguments: ReportArguments) -> "Wishes":
-    from dprotonet.report.wishes import Wishes
+def _wishes(arguments: ReportArguments) -> "ReportOptions":
+    from dprotonet.report.options import ReportOptions
 
-    return Wishes(
+    return ReportOptions(
         data=arguments.data,
         allow_leaks=arguments.allow_leaks,
         compare=arguments.compare,

@@ -62,7 +62,7 @@ def main(words: list[str]) -> None:
 
 
 def _reproduction(arguments: ReproduceArguments) -> "Reproduction":
-    from dprotonet.experiment.build import default_cache
+    from dprotonet.experiment.build.training import default_cache
     from dprotonet.experiment.reproduce.items import chosen_items
     from dprotonet.experiment.reproduce.reproduction import Reproduction
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dprotonet.cli.explain import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import Preset, chosen_preset
 from dprotonet.cli.images import check_out, complain_if_none, readable
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
-    from dprotonet.experiment.classifier import Classifier
-    from dprotonet.experiment.saliency import Saliency
+    from dprotonet.experiment.explaining.saliency import Saliency
+    from dprotonet.experiment.trained.classifier import Classifier
 
 Method = Literal["mdm", "gradcam", "gradcam++", "scorecam", "ablationcam", "rise", "similarity"]
 _ON_A_SHEET = 24  # images
@@ -50,8 +50,8 @@ def main(words: list[str]) -> None:
     arguments = parsed(SaliencyArguments, words, command="saliency")
     name, images = _model_and_images(arguments)
     check_out(arguments.out)
-    from dprotonet.experiment.classifier import Classifier
-    from dprotonet.experiment.image_like import square
+    from dprotonet.experiment.trained.classifier import Classifier
+    from dprotonet.experiment.trained.image_like import square
 
     classifier = Classifier.open(name, device=arguments.device)
     good, skipped = readable(images, lambda path: square(path, size=classifier.size))
@@ -82,7 +82,7 @@ def _explained(
     classifier: "Classifier", images: Sequence[Path], arguments: SaliencyArguments
 ) -> list["Saliency"]:
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.saliency import saliency
+    from dprotonet.experiment.explaining.saliency import saliency
 
     with Reporter(stderr_console()) as reporter:
         return saliency(
@@ -99,9 +99,9 @@ def _explained(
 
 def _saved(found: Sequence["Saliency"], arguments: SaliencyArguments, model: str) -> dict[str, Any]:
     """A folder for every image and a sheet of all; what there is to say about them."""
-    from dprotonet.experiment.explanation_files import folder_for, save_saliency
-    from dprotonet.experiment.pictures import save_picture
-    from dprotonet.experiment.saliency import saliency_picture
+    from dprotonet.experiment.explaining.explanation_files import folder_for, save_saliency
+    from dprotonet.experiment.explaining.pictures import save_picture
+    from dprotonet.experiment.explaining.saliency import saliency_picture
 
     saved = [
         save_saliency(
@@ -118,7 +118,7 @@ def _saved(found: Sequence["Saliency"], arguments: SaliencyArguments, model: str
 
 
 def _show(content: dict[str, Any]) -> None:
-    from dprotonet.experiment.familiarity import warning_of
+    from dprotonet.experiment.runs.familiarity import warning_of
 
     for item in content["explanations"]:
         print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}): {item['folder']}")

@@ -41,9 +41,9 @@ def main(words: list[str]) -> None:
         if getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.classifier import Classifier
     from dprotonet.experiment.compare.method import method
-    from dprotonet.experiment.sanity import SanityCheck
+    from dprotonet.experiment.quality.sanity import SanityCheck
+    from dprotonet.experiment.trained.classifier import Classifier
     from dprotonet.files import write_text
 
     classifier = Classifier.open(arguments.model, device=arguments.device)

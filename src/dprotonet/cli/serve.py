@@ -50,15 +50,17 @@ def main(words: list[str]) -> None:
     if not all(math.isfinite(value) and value > 0 for value in limits):
         raise UserError("--max-megabytes and --max-megapixels must be numbers larger than 0")
     _check_extra()
+    from dprotonet.data.upload import UploadLimits
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.received import Limits
-    from dprotonet.web.door import Door
+    from dprotonet.web.access import Access
     from dprotonet.web.serve import serve
     from dprotonet.web.service import Service, Settings
 
-    door = Door(host=arguments.host, token=arguments.token or os.environ.get(TOKEN, ""), names=arguments.name)
+    door = Access(
+        host=arguments.host, token=arguments.token or os.environ.get(TOKEN, ""), names=arguments.name
+    )
     model = Model.load(arguments.run, device=arguments.device)
-    service = Service(model, Settings(limits=Limits(*limits), preset=arguments.preset))
+    service = Service(model, Settings(limits=UploadLimits(*limits), preset=arguments.preset))
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
 
 

@@ -11,7 +11,7 @@ from dprotonet.errors import UserError
 if TYPE_CHECKING:
     from dprotonet.config import DataConfig
     from dprotonet.data.base import ImageData
-    from dprotonet.experiment.classifier import Classifier
+    from dprotonet.experiment.trained.classifier import Classifier
 
 RunFolderPath = Annotated[Path, tyro.conf.Positional, tyro.conf.arg(help="The run folder.")]
 RunOrTimm = Annotated[str, tyro.conf.Positional, tyro.conf.arg(help="A run folder, or timm:NAME[:WEIGHTS].")]
@@ -58,9 +58,9 @@ def data_of(arguments: DataSource, stored: "DataConfig") -> "DataConfig":
 def images_of(arguments: NetworkSource, classifier: "Classifier", on_scan: Any) -> "ImageData":
     """The split to look at, at the size that the network wants."""
     from dprotonet.config import DataConfig
-    from dprotonet.experiment.build import build_splits
-    from dprotonet.experiment.evaluation import choose_split
-    from dprotonet.experiment.run_folder import RunFolder
+    from dprotonet.experiment.build.data import build_splits
+    from dprotonet.experiment.evaluation.evaluation import choose_split
+    from dprotonet.experiment.runs.run_folder import RunFolder
 
     timm = arguments.model.startswith("timm:")
     if timm and arguments.data is None:

@@ -22,8 +22,8 @@ from dprotonet.config import (
     to_tables,
 )
 from dprotonet.errors import UserError
-from dprotonet.experiment.idle_settings import check_idle
-from dprotonet.experiment.recipes import GIVEN, Resolved, resolve
+from dprotonet.experiment.settings.idle_settings import check_idle
+from dprotonet.experiment.settings.recipes import GIVEN, Resolved, resolve
 
 _SECTIONS = ("data", "network", "training", "augmentation", "explaining")
 _FLAG = "command line"
@@ -77,7 +77,7 @@ def main(words: list[str]) -> None:
     if not arguments.resume:  # which says itself what it cannot change
         check_idle([resolved.config], _flags(resolved))
     if arguments.show_config:
-        from dprotonet.experiment.config_check import check_config
+        from dprotonet.experiment.settings.config_check import check_config
 
         check_config(resolved.config)
         print("\n".join(_shown(resolved)))
@@ -87,7 +87,7 @@ def main(words: list[str]) -> None:
     if resolved.config.data.folds and not resolved.config.data.fold:
         from dprotonet.cli.folds import cross_validate
 
-        cross_validate(resolved, arguments.out, arguments)
+        cross_validate(resolved, arguments.out, overwrite=arguments.overwrite, cache=arguments.cache)
     else:
         run(resolved, arguments.out, arguments)
 
@@ -95,7 +95,7 @@ def main(words: list[str]) -> None:
 def run_better_mode(asked: Config, arguments: TrainArguments, before: Config | None) -> None:
     """Try both modes on folds of the training images, then train by the better one."""
     from dprotonet.cli.auto import choose_mode
-    from dprotonet.experiment.choose_mode import MODES, with_mode
+    from dprotonet.experiment.runs.choose_mode import MODES, with_mode
 
     if arguments.show_config:
         raise UserError("--show-config goes with --mode frozen or joint, not auto")
@@ -108,7 +108,7 @@ def run_better_mode(asked: Config, arguments: TrainArguments, before: Config | N
         raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
     both = {mode: _with_sources(resolve(with_mode(asked, mode)), arguments, before) for mode in MODES}
     check_idle([resolved.config for resolved in both.values()], _flags(both["joint"]) - {"training.mode"})
-    trials, choice = choose_mode(asked, arguments.out, arguments)
+    trials, choice = choose_mode(asked, arguments.out, overwrite=arguments.overwrite, cache=arguments.cache)
     resolved = both[choice.mode]
     origins = {**resolved.origins, "training.mode": "chosen by cross-validation"}
     resolved = replace(resolved, origins=origins)
@@ -133,8 +133,8 @@ def run(
     resolved: Resolved, out: Path, arguments: TrainArguments, on_open: Callable[[], None] | None = None
 ) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.build import default_cache
-    from dprotonet.experiment.trainer import Trainer, leave_group
+    from dprotonet.experiment.build.training import default_cache
+    from dprotonet.experiment.runs.trainer import Trainer, leave_group
 
     console = stderr_console()
     with Reporter(console) as reporter:
@@ -170,7 +170,7 @@ def _before(arguments: TrainArguments) -> Config | None:
 
 def _stored(out: Path | None) -> Config:
     """The config that the run was started with, or its first fold."""
-    from dprotonet.experiment.run_folder import RunFolder
+    from dprotonet.experiment.runs.run_folder import RunFolder
 
     place = Path(out or "").expanduser()
     folds = not (place / "config.toml").is_file() and (place / "fold-1" / "config.toml").is_file()
@@ -182,7 +182,7 @@ def _stored(out: Path | None) -> Config:
 
 def _with_sources(resolved: Resolved, arguments: TrainArguments, before: Config | None) -> Resolved:
     """What was given, by whom: a flag, the file, or the run that goes on, which knows its own origins."""
-    from dprotonet.experiment.run_folder import RunFolder
+    from dprotonet.experiment.runs.run_folder import RunFolder
 
     old, new = by_name(before or Config()), by_name(resolved.config)
     given = [name for name, origin in resolved.origins.items() if origin == GIVEN]
@@ -219,7 +219,7 @@ def _line(key: str, value: Any, origin: str) -> str:
 
 def _decoder(name: str) -> Iterator[str]:
     """The numbers of the preset, which are no settings of a run, as comments."""
-    from dprotonet.experiment.paper_values import DECODER
+    from dprotonet.experiment.settings.paper_values import DECODER
     from dprotonet.interpretation.mdm import preset
 
     yield f'\n# The decoder "{name}" (docs/decoder.md):'

@@ -17,7 +17,7 @@ from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import some
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile, scan
-from dprotonet.data.share import drawn_share
+from dprotonet.data.stratified_split import stratified_split
 from dprotonet.errors import UserError
 
 _TOLERANCE = 1.0  # pixels by which a box may reach outside: many count from 1, or round
@@ -141,7 +141,7 @@ def _populated(
 
 
 def _with_test(files: Sequence[ImageFile], fraction: float, seed: int) -> list[ImageFile]:
-    aside = {file.name for file in drawn_share(files, fraction=fraction, seed=(seed, 1)).files}
+    aside = {file.name for file in stratified_split(files, fraction=fraction, seed=(seed, 1)).files}
     return [replace(file, split="test" if file.name in aside else "train") for file in files]
 
 
@@ -149,7 +149,7 @@ def _with_val(
     files: Sequence[ImageFile], reading: Reading, problems: dict[str, list[str]]
 ) -> dict[str, list[ImageFile]]:
     train = [file for file in files if file.split == "train"]
-    share = drawn_share(train, fraction=reading.val_fraction, seed=(reading.seed,))
+    share = stratified_split(train, fraction=reading.val_fraction, seed=(reading.seed,))
     problems["classes with too few training images to set one aside for validation"] = list(share.short)
     if not share.files:
         raise UserError(f"no class has two different training images; {_first_problem(problems)}")

@@ -12,15 +12,15 @@ import numpy as np
 from PIL import Image
 
 from dprotonet.data.depth import eight_bits
-from dprotonet.data.extra import import_extra
+from dprotonet.extras import import_extra
 
 SUFFIX = ".dcm"
 
 
 def dicom_image(data: bytes) -> Image.Image:
     """The bytes of a DICOM file as a PIL image; ValueError says why it cannot be one."""
-    pydicom = import_extra("pydicom", needed_for="reading DICOM")
-    errors = import_extra("pydicom.errors", needed_for="reading DICOM")
+    pydicom = import_extra("pydicom", extra="data", needed_for="reading DICOM")
+    errors = import_extra("pydicom.errors", extra="data", needed_for="reading DICOM")
     try:
         dataset = pydicom.dcmread(BytesIO(data))
     except errors.InvalidDicomError:
@@ -32,7 +32,7 @@ def dicom_image(data: bytes) -> Image.Image:
 
 def dicom_extent(data: bytes) -> tuple[int, int]:
     """Width, and height of all frames together, as the header states them: nothing is decoded."""
-    pydicom = import_extra("pydicom", needed_for="reading DICOM")
+    pydicom = import_extra("pydicom", extra="data", needed_for="reading DICOM")
     header = pydicom.dcmread(BytesIO(data), stop_before_pixels=True)
     frames = max(1, int(header.get("NumberOfFrames", 1) or 1))
     return int(header.get("Columns", 0)), int(header.get("Rows", 0)) * frames

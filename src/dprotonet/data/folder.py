@@ -14,12 +14,12 @@ from pathlib import Path, PurePosixPath
 
 from dprotonet.data.base import Splits
 from dprotonet.data.duplicates import find_duplicates, report_duplicates
-from dprotonet.data.ending import IMAGE_ENDINGS, check_dicom, counted_endings, ignored_words, is_image
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import some
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile, Progress, scan
-from dprotonet.data.share import drawn_share
+from dprotonet.data.stratified_split import stratified_split
+from dprotonet.data.suffixes import IMAGE_ENDINGS, check_dicom, counted_endings, ignored_words, is_image
 from dprotonet.errors import UserError
 
 SPLITS = ("train", "val", "test")
@@ -67,7 +67,7 @@ def folder_splits(root: Path, reading: Reading) -> Splits:
 
 
 def _set_aside(members: dict[str, list[ImageFile]], reading: Reading) -> None:
-    share = drawn_share(members["train"], fraction=reading.val_fraction, seed=(reading.seed,))
+    share = stratified_split(members["train"], fraction=reading.val_fraction, seed=(reading.seed,))
     for name, different in share.short.items():
         raise UserError(
             f"train/{name} has too few different images ({different}) to set one aside for validation; "

@@ -13,7 +13,7 @@ import numpy as np
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.duplicates import together
 from dprotonet.data.listed import ListedImages
-from dprotonet.data.part import Part, Pool
+from dprotonet.data.subset import Concatenation, Subset
 from dprotonet.errors import UserError
 
 
@@ -23,13 +23,13 @@ class TooFewForFolds(UserError):
 
 def fold_splits(splits: Splits, *, folds: int, fold: int, seed: int) -> Splits:
     """The splits whose validation images are those of `fold`, 1 to `folds`; test stays as it is."""
-    pool = Pool(splits.train, splits.val)
+    pool = Concatenation(splits.train, splits.val)
     groups = _groups(splits.train, splits.val)
     _check(pool, groups, folds)
     number = fold_of_each(pool.labels, groups, folds=folds, seed=seed)
     train = [index for index, own in enumerate(number) if own != fold - 1]
     val = [index for index, own in enumerate(number) if own == fold - 1]
-    return replace(splits, train=Part(pool, train), val=Part(pool, val))
+    return replace(splits, train=Subset(pool, train), val=Subset(pool, val))
 
 
 def fold_of_each(
@@ -58,7 +58,7 @@ def _groups(*splits: ImageData) -> list[list[int]]:
     return [[place[file.name] for file in group] for group in together(files)]
 
 
-def _check(pool: Pool, groups: Sequence[Sequence[int]], folds: int) -> None:
+def _check(pool: Concatenation, groups: Sequence[Sequence[int]], folds: int) -> None:
     having = [{pool.labels[index] for index in group} for group in groups]
     for label, name in enumerate(pool.classes):
         count = sum(label in labels for labels in having)

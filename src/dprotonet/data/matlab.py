@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dprotonet.data.extra import import_extra
 from dprotonet.errors import UserError
+from dprotonet.extras import import_extra
 
 
 def read_matlab(path: Path, table: str, *, fields: Sequence[str]) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ def read_matlab(path: Path, table: str, *, fields: Sequence[str]) -> list[dict[s
 
 
 def _variable(path: Path, table: str) -> np.ndarray:
-    loadmat = import_extra("scipy.io", needed_for=f"reading {path.name}").loadmat
+    loadmat = import_extra("scipy.io", extra="data", needed_for=f"reading {path.name}").loadmat
     try:
         content = loadmat(path, squeeze_me=True)
     except NotImplementedError:

@@ -74,7 +74,7 @@ class Augment:
         return _warp(flipped, displacement) if displacement is not None else flipped.clone()
 
     def places(self, size: tuple[int, int], *, seed: int, epoch: int, index: int) -> Tensor:
-        """Where in the plain image each place of the warped one was fetched from: (h, w, 2) in [-1, 1], x first.
+        """Where in the plain image each place of the warped one came from: (h, w, 2) in [-1, 1], x first.
 
         Of a map of `size` over the image; what lies beyond the edge is folded back, as the border is.
         """

@@ -4,11 +4,11 @@ from os import PathLike
 from pathlib import Path
 
 from dprotonet.config import Config
-from dprotonet.experiment.choose_mode import ModeTrials, with_mode
-from dprotonet.experiment.finished import finished
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Trainer
+from dprotonet.experiment.runs.choose_mode import ModeTrials, with_mode
+from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Trainer
 
 
 def load(folder: str | PathLike[str], *, device: str | None = None) -> Model:

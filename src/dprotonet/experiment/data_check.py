@@ -18,7 +18,7 @@ from dprotonet.config import DataConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import MissingOfficialFile
-from dprotonet.experiment.build import Progress, build_splits
+from dprotonet.experiment.build.data import Progress, build_splits
 from dprotonet.figures import contact_sheet, outlined
 from dprotonet.files import whole
 

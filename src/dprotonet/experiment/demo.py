@@ -9,17 +9,17 @@ from typing import Any
 from accelerate import Accelerator
 
 from dprotonet.data.base import ImageData, Splits
-from dprotonet.experiment.baseline import BASELINES, baseline_data
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.evaluation import Evaluation, save_evaluation
-from dprotonet.experiment.explain import ExplainedPrediction, Explaining
-from dprotonet.experiment.finished import finished
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.evaluation.baseline import BASELINES, baseline_data
+from dprotonet.experiment.evaluation.evaluation import Evaluation, save_evaluation
+from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainProgress
+from dprotonet.experiment.explaining.notable_images import notable_images
+from dprotonet.experiment.explaining.pictures import curve_picture, prototypes_picture, save_picture
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.parts import look_for_parts, parts_picture
-from dprotonet.experiment.pictures import curve_picture, prototypes_picture, save_picture
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.telling_images import telling_images
-from dprotonet.experiment.trainer import Preparing, Trainer
+from dprotonet.experiment.prototypes.parts import look_for_parts, parts_picture
+from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.figures import stack
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.features import FeatureViews
@@ -110,10 +110,10 @@ class Demo:
         self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: Progress | None
     ) -> dict[int, ExplainedPrediction]:
         """A right answer and a mistake, each with the places of the prototypes that decided."""
-        found = telling_images(evaluation.predictions, sure=2, unsure=0, mistakes=1)
+        found = notable_images(evaluation.predictions, sure=2, unsure=0, mistakes=1)
         chosen = [*found.sure[: 2 - len(found.mistakes)], *found.mistakes]
 
-        def advance(now: Explaining) -> None:
+        def advance(now: ExplainProgress) -> None:
             if on_progress is not None:
                 on_progress(f"explaining {now.what}", now.done, now.total)
 

@@ -6,11 +6,11 @@ saves a picture, and nothing here knows a network; matplotlib is imported only w
 """
 
 from dprotonet.figures.canvas import picture
-from dprotonet.figures.comparison_grid import Answer, comparison_grid
+from dprotonet.figures.comparison_grid import GridAnswer, comparison_grid
 from dprotonet.figures.confusion import confusion_figure
 from dprotonet.figures.curve import training_curve
 from dprotonet.figures.decision_regions import DecisionRegion, decision_regions_sheet
-from dprotonet.figures.evidence_sheet import EvidenceRow, evidence_sheet, stack
+from dprotonet.figures.evidence_sheet import EvidenceSheetRow, evidence_sheet, stack
 from dprotonet.figures.explanation_sheet import ExplanationRow, explanation_sheet
 from dprotonet.figures.faithfulness_curves import faithfulness_curves
 from dprotonet.figures.forgetting import forgetting_curves
@@ -27,10 +27,10 @@ from dprotonet.figures.style import HEAT
 __all__ = [
     "HEAT",
     "AccuracyCurve",
-    "Answer",
     "DecisionRegion",
-    "EvidenceRow",
+    "EvidenceSheetRow",
     "ExplanationRow",
+    "GridAnswer",
     "PartRow",
     "binary_image",
     "comparison_grid",

@@ -28,7 +28,7 @@ FAILED, NARROWEST = "no heatmap", 112  # what an empty tile says, and the room t
 RIGHT, WRONG = "✓", "✗"
 
 
-class Answer(NamedTuple):
+class GridAnswer(NamedTuple):
     """What a network took an image for, and whether that is right, where it is known."""
 
     text: str
@@ -42,14 +42,14 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class GridRow:
     """One image and what stands beside it; heatmaps, boxes and answers by the name of their method."""
 
     image: Tensor
     heatmaps: Mapping[str, Tensor | None]
     boxes: Mapping[str, Box | None]
     truth: Truth | None
-    answers: Mapping[str, Answer | None]
+    answers: Mapping[str, GridAnswer | None]
     words: Words
 
     def height(self, side: int) -> int:
@@ -118,7 +118,7 @@ def comparison_grid(
     *,
     truth: Sequence[Truth | None] | Tensor | None = None,
     boxes: Mapping[str, Sequence[Box | None]] | None = None,
-    answers: Mapping[str, Sequence[Answer | None]] | None = None,
+    answers: Mapping[str, Sequence[GridAnswer | None]] | None = None,
     notes: Mapping[str, str] | None = None,
     titles: Sequence[str] | None = None,
     captions: Sequence[str] | None = None,
@@ -138,7 +138,7 @@ def comparison_grid(
     _check_known(heatmaps, notes=notes)
     none = [None] * len(images)
     rows = [
-        Row(
+        GridRow(
             image,
             {method: maps[index] for method, maps in heatmaps.items()},
             {method: given[index] for method, given in boxes.items()},
@@ -158,7 +158,7 @@ def _head(name: str, width: int) -> list[str]:
     return [fitted(name, width, font(SMALL), tail=9)]
 
 
-def _drawn(rows: Sequence[Row], layout: Layout) -> Image.Image:
+def _drawn(rows: Sequence[GridRow], layout: Layout) -> Image.Image:
     canvas = layout.canvas([row.height(layout.side) for row in rows])
     top = layout.top
     for row in rows:
@@ -172,7 +172,7 @@ def _drawn(rows: Sequence[Row], layout: Layout) -> Image.Image:
     return canvas.image
 
 
-def _draw_row(canvas: Canvas, row: Row, layout: Layout, top: int) -> None:
+def _draw_row(canvas: Canvas, row: GridRow, layout: Layout, top: int) -> None:
     size = extent(row.image, layout.side)
     row.words.draw(canvas, (MARGIN, top))
     for place, picture in enumerate(row.pictures(layout.side)):

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas, extent
-from dprotonet.figures.comparison_grid import LINE, Answer
+from dprotonet.figures.comparison_grid import LINE, GridAnswer
 from dprotonet.figures.legend import FOOTER, draw_legend
 from dprotonet.figures.outline import Box, Truth, marked
 from dprotonet.figures.overlay import overlay
@@ -34,7 +34,7 @@ class DecisionRegion:
 
     image: Tensor
     heatmap: Tensor
-    answer: Answer
+    answer: GridAnswer
     caption: str = ""
     truth: Truth | None = None
     box: Box | None = None

@@ -22,7 +22,7 @@ LEDGER = Ledger(left=LEFT, factors=LEFT + 588, top=TOP, row=ROW, numbers=ROW // 
 
 
 @dataclass(frozen=True)
-class EvidenceRow:
+class EvidenceSheetRow:
     """One prototype's part in a logit: `contribution` is `similarity` times `weight`."""
 
     source: Tensor  # (3, H, W) uint8
@@ -41,7 +41,7 @@ def evidence_sheet(
     *,
     title: str,
     probabilities: Sequence[tuple[str, float]],
-    rows: Sequence[EvidenceRow],
+    rows: Sequence[EvidenceSheetRow],
     rest: float,
     logit: float,
     explained: str | None = None,
@@ -81,7 +81,7 @@ def stack(images: Sequence[Image.Image]) -> Image.Image:
     return column
 
 
-def _draw_row(canvas: Canvas, row: EvidenceRow, middle: int) -> None:
+def _draw_row(canvas: Canvas, row: EvidenceSheetRow, middle: int) -> None:
     left = LEFT
     if row.place is not None:
         canvas.picture((left, middle - THUMB // 2), row.place, THUMB)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decimals import factor_decimals, point_decimals, shares
 from dprotonet.figures.decision import Decision
-from dprotonet.figures.stairs import Stairs, side
 from dprotonet.figures.style import GAP, INK, MUTED, SMALL, number
+from dprotonet.figures.waterfall import Waterfall, side
 
 HEADS = 36  # height of the heads of the columns
 LINE = 54  # height of a row of text
@@ -60,7 +60,7 @@ class Ledger:
         middles = [*(top + self.numbers for top in tops), end + LINE // 2]
         total = middles[-1] + LINE + GAP
         self._draw_heads(canvas, decision)
-        Stairs(steps, left=self.stairs, width=self.width).draw(
+        Waterfall(steps, left=self.stairs, width=self.width).draw(
             canvas, middles, top=self.top + 30, total=total
         )
         decimals = point_decimals([*steps, decision.logit])

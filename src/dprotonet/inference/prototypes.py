@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.inference.nearest import Nearest
-from dprotonet.inference.pairing import Pairing, any_region
+from dprotonet.inference.region_assignment import RegionAssignment, any_region
 from dprotonet.inference.similarity import Similarity
 
 
@@ -33,13 +33,13 @@ class Prototypes(nn.Module):
         dimension: int,
         *,
         similarity: Similarity,
-        pairing: Pairing = any_region,
+        assignment: RegionAssignment = any_region,
     ) -> None:
         super().__init__()
         self.vectors = nn.Parameter(torch.randn(classes * per_class, dimension) * dimension**-0.5)
         self.register_buffer("prototype_class", torch.arange(classes).repeat_interleave(per_class))
         self.similarity = similarity
-        self.pairing = pairing
+        self.assignment = assignment
 
     @torch.no_grad()
     def replace(self, vectors: Tensor, prototype_class: Tensor) -> None:
@@ -49,7 +49,7 @@ class Prototypes(nn.Module):
 
     def nearest(self, regions: Tensor, wanted: Tensor | None = None) -> Nearest:
         """s of Eq. (1) at the nearest region, of all prototypes or of those `wanted`; regions (B, R, D)."""
-        return self.pairing(self.similarity.space(regions), self.similarity.ideal(self.vectors), wanted)
+        return self.assignment(self.similarity.space(regions), self.similarity.ideal(self.vectors), wanted)
 
     def forward(self, regions: Tensor) -> Scored:
         distances, region = self.nearest(regions)

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
-from dprotonet.inference.pairing import PartRegion, any_region
 from dprotonet.inference.pool import SlotHead
 from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion, any_region
 
 
 class NearestImages:
@@ -80,15 +80,15 @@ def pruned(prototypes: Prototypes, head: Head, kept: Tensor) -> Pruned:
         raise UserError(
             "prototypes of a pool cannot be pruned: slots that hold one would choose another; keep them all"
         )
-    pairing = prototypes.pairing
-    if isinstance(pairing, PartRegion):
-        pairing = PartRegion(pairing.part[kept])
-    elif isinstance(pairing, ChannelMaximum):
-        pairing = ChannelMaximum(pairing.channel[kept])
-    elif pairing is not any_region:
+    assignment = prototypes.assignment
+    if isinstance(assignment, PartRegion):
+        assignment = PartRegion(assignment.part[kept])
+    elif isinstance(assignment, ChannelMaximum):
+        assignment = ChannelMaximum(assignment.channel[kept])
+    elif assignment is not any_region:
         raise UserError("prototypes that each have a region of their own (XProtoNet) cannot be pruned")
     vectors, owner = prototypes.vectors.detach()[kept], prototypes.prototype_class[kept]
-    fewer = Prototypes(1, 1, vectors.shape[1], similarity=prototypes.similarity, pairing=pairing)
+    fewer = Prototypes(1, 1, vectors.shape[1], similarity=prototypes.similarity, assignment=assignment)
     fewer.replace(vectors, owner)
     return Pruned(fewer, head.narrowed(kept))
 

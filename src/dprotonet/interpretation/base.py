@@ -1,8 +1,6 @@
-"""What every explainer borrows and gives back: the model as it was, and a frozen explanation.
+"""What every explainer gives: a frozen explanation of each image, with all that is known of how it was made.
 
-An explainer treats the network as a black box. It may switch it to inference for the time being, but train
-flags, `requires_grad` and `.grad` come back as they were, also after an exception. What is explained, the
-nodes say.
+What is explained, the nodes say; `borrowed` hands the network back as it was.
 """
 
 import base64
@@ -10,24 +8,21 @@ import html
 import io
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 from dprotonet.figures import binary_image, heatmap_blend, masked_image, overlay, picture
 from dprotonet.files import whole, write_text
+from dprotonet.interpretation.nodes import Node
 from dprotonet.ops import upsample
-
-if TYPE_CHECKING:
-    from dprotonet.interpretation.nodes import Node
 
 logger = logging.getLogger(__name__)
 
@@ -207,36 +202,7 @@ class Explanation:
 class Explainer(Protocol):
     """Images (N, C, H, W) and a node to one explanation an image."""
 
-    def explain(self, images: Tensor, node: "Node") -> list[Explanation]: ...
-
-
-@contextmanager
-def borrowed(model: nn.Module | None) -> Iterator[None]:
-    """Inference mode of modules and parameters without gradient, undone on the way out."""
-    if model is None:
-        yield
-        return
-    training = {module: module.training for module in model.modules()}
-    wanted = {parameter: (parameter.requires_grad, parameter.grad) for parameter in model.parameters()}
-    try:
-        for module in training:
-            module.training = False
-        for parameter in wanted:
-            parameter.requires_grad_(False)
-        yield
-    finally:
-        for module, flag in training.items():
-            module.training = flag
-        for parameter, (flag, gradient) in wanted.items():
-            parameter.requires_grad_(flag)
-            parameter.grad = gradient
-
-
-@contextmanager
-def differentiable() -> Iterator[None]:
-    """Gradients flow, whatever the caller switched off; never held open across a `yield` to the caller."""
-    with torch.inference_mode(False), torch.enable_grad():
-        yield
+    def explain(self, images: Tensor, node: Node) -> list[Explanation]: ...
 
 
 def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:

@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, Passes, borrowed, differentiable, warn_of_empty
+from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
+from dprotonet.interpretation.borrowed import borrowed, differentiable
+from dprotonet.interpretation.first_guess import deepest
 from dprotonet.interpretation.layout import Layout
+from dprotonet.interpretation.masking_task import MaskingTask, check_images
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, class_scores, precision
-from dprotonet.interpretation.prior import deepest
-from dprotonet.interpretation.problem import Problem, check_images
 from dprotonet.ops import unit_range
 
 METHODS = {
@@ -94,11 +95,11 @@ class CAM:
         def logit(seen: Tensor) -> Tensor:
             return node.logit(seen, torch.zeros(len(seen), dtype=torch.long, device=seen.device))
 
-        problem = Problem(images[:1], CallableNode(logit, model=self.model), batch=1)
+        task = MaskingTask(images[:1], CallableNode(logit, model=self.model), batch=1)
         # CAMs take what is large for what is there, so a map after a ReLU suits them, where there is one.
-        (found,) = deepest(problem, problem.images, problem.rows, rectified=True, features=True)
+        (found,) = deepest(task, task.images, task.rows, rectified=True, features=True)
         if found is None:
-            (found,) = deepest(problem, problem.images, problem.rows, features=True)
+            (found,) = deepest(task, task.images, task.rows, features=True)
         if found is None:
             raise UserError(f"{self.method} needs a layer with places and this model has none; use MDM")
         return found.module, found.layout

@@ -17,18 +17,18 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, borrowed, differentiable, warn_of_empty
-from dprotonet.interpretation.joint import JointMasks
+from dprotonet.interpretation.algorithm1 import Algorithm1
+from dprotonet.interpretation.base import Explanation, warn_of_empty
+from dprotonet.interpretation.borrowed import borrowed, differentiable
+from dprotonet.interpretation.masking_task import MaskingTask, Step, check_images
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode
-from dprotonet.interpretation.problem import Problem, check_images
+from dprotonet.interpretation.ranked_masks import RankedMasks
 from dprotonet.interpretation.sampled import SampledMasks
-from dprotonet.interpretation.separate import SeparateMasks
-from dprotonet.interpretation.step import Step
 
 PRESETS: dict[str, "Preset"] = {
-    "paper": SeparateMasks(),
-    "fast": JointMasks(),
-    "best": JointMasks(iterations=60, rate=0.04),
+    "paper": Algorithm1(),
+    "fast": RankedMasks(),
+    "best": RankedMasks(iterations=60, rate=0.04),
     "sampled": SampledMasks(),
 }
 _CLASS_TARGETS = ("ClassifierOutputTarget", "ClassifierOutputSoftmaxTarget")  # grad-cam's that name a class
@@ -45,9 +45,9 @@ class Preset(Protocol):
         """Whether a class is watched at its probability, not its logit."""
         ...
 
-    def steps(self, problem: Problem) -> Generator[Step]: ...
+    def steps(self, task: MaskingTask) -> Generator[Step]: ...
 
-    def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
+    def heatmap(self, task: MaskingTask, raw: Tensor) -> Tensor:
         """Finished maps (N, H, W) in [0, 1] from raw ones."""
         ...
 
@@ -166,32 +166,32 @@ class MDM:
         `on_step` sees every step and ends the optimisation by returning True.
         """
         traces: list[Tensor] = []
-        problem = self.problem(images, node, internal_batch_size=internal_batch_size)
-        with closing(self.steps(problem)) as steps:  # closed also when on_step raises: the model is borrowed
+        task = self.task(images, node, internal_batch_size=internal_batch_size)
+        with closing(self.steps(task)) as steps:  # closed also when on_step raises: the model is borrowed
             for step in steps:
                 traces.append(step.loss)
                 if on_step is not None and on_step(step):
                     break
-        return self.finish(problem, step, torch.stack(traces).cpu())
+        return self.finish(task, step, torch.stack(traces).cpu())
 
     # ── the one loop ──
 
-    def problem(
+    def task(
         self,
         images: Tensor,
         node: Node | Callable[[Tensor], Tensor] | None = None,
         *,
         internal_batch_size: int | None = None,
-    ) -> Problem:
+    ) -> MaskingTask:
         """The task that `steps` works on."""
         batch = self.internal_batch_size if internal_batch_size is None else internal_batch_size
         check_images(images, batch)
         watched = self._watched(images, node, batch)
-        return Problem(images, watched, batch=batch, before=int(node is None))
+        return MaskingTask(images, watched, batch=batch, before=int(node is None))
 
-    def steps(self, problem: Problem) -> Generator[Step]:
+    def steps(self, task: MaskingTask) -> Generator[Step]:
         """Learn the masks, step by step; the model is borrowed while the loop runs."""
-        with borrowed(problem.node.model), closing(self.preset.steps(problem)) as steps:
+        with borrowed(task.node.model), closing(self.preset.steps(task)) as steps:
             while True:
                 with differentiable():
                     step = next(steps, None)
@@ -199,12 +199,12 @@ class MDM:
                     return
                 yield step
 
-    def finish(self, problem: Problem, step: Step, trace: Tensor) -> list[Explanation]:
+    def finish(self, task: MaskingTask, step: Step, trace: Tensor) -> list[Explanation]:
         """Explanations from the last step that was taken; `trace` (steps, N) are the losses on the way."""
-        with borrowed(problem.node.model):
-            heatmaps = self.preset.heatmap(problem, step.raw)
+        with borrowed(task.node.model):
+            heatmaps = self.preset.heatmap(task, step.raw)
         heatmaps = heatmaps.where(~_is_flat(step.raw), 0.0)
-        warn_of_empty(heatmaps, problem.node.name)
+        warn_of_empty(heatmaps, task.node.name)
         above, facts = self.preset.above(step.raw), self._facts(step)
         return [
             Explanation(
@@ -212,13 +212,13 @@ class MDM:
                 raw=step.raw[row],
                 masks={size: masks[row] for size, masks in step.masks.items()},
                 loss=tuple(trace[:, row].tolist()),
-                passes=problem.passes,
-                node=problem.node.name(row),
-                image=problem.images[row],
+                passes=task.passes,
+                node=task.node.name(row),
+                image=task.images[row],
                 facts=facts,
                 above=None if above is None else above[row],
             )
-            for row in range(problem.count)
+            for row in range(task.count)
         ]
 
     def _facts(self, step: Step) -> dict[str, Any]:

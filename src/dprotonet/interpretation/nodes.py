@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import borrowed
+from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.layout import layout_of
 
 Forward = Callable[[Tensor], Tensor]

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.interpretation.base import Explanation, Passes, borrowed, warn_of_empty
+from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
+from dprotonet.interpretation.borrowed import borrowed
+from dprotonet.interpretation.masking_task import check_images
 from dprotonet.interpretation.nodes import ClassNode, Node, PrototypeNode
-from dprotonet.interpretation.problem import check_images
 from dprotonet.ops import unit_range
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dprotonet.interpretation.base import borrowed
+from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.nodes import precision
 
 

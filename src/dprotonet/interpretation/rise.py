@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, borrowed, warn_of_empty
+from dprotonet.interpretation.base import Explanation, warn_of_empty
+from dprotonet.interpretation.borrowed import borrowed
+from dprotonet.interpretation.kept_activation import KeptActivation
+from dprotonet.interpretation.masking_task import MaskingTask, check_images
 from dprotonet.interpretation.masks import windows
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node
-from dprotonet.interpretation.problem import Problem, check_images
-from dprotonet.interpretation.share import Share
 from dprotonet.ops import unit_range, upsample
 
 _BLOCK_ELEMENTS = 4_000_000  # of the masks that exist at a time: 16 MB
@@ -54,36 +55,36 @@ class Rise:
     ) -> list[Explanation]:
         """One explanation an image; `node` None watches the probability of the predicted class."""
         check_images(images, self.batch)
-        problem = Problem(images, self._watched(images, node), batch=self.batch, before=int(node is None))
-        with borrowed(problem.node.model), torch.inference_mode(False), torch.no_grad():
-            raw, steady = self._raw(problem)
+        task = MaskingTask(images, self._watched(images, node), batch=self.batch, before=int(node is None))
+        with borrowed(task.node.model), torch.inference_mode(False), torch.no_grad():
+            raw, steady = self._raw(task)
             heatmaps = unit_range(raw).where(~steady[:, None, None], 0.0)
-        warn_of_empty(heatmaps, problem.node.name)
+        warn_of_empty(heatmaps, task.node.name)
         return [
             Explanation(
                 heatmap=heatmaps[row],
                 raw=raw[row],
                 masks={},
                 loss=(),
-                passes=problem.passes,
-                node=problem.node.name(row),
-                image=problem.images[row],
+                passes=task.passes,
+                node=task.node.name(row),
+                image=task.images[row],
                 facts={"preset": "rise", "settings": self._settings()},
             )
-            for row in range(problem.count)
+            for row in range(task.count)
         ]
 
-    def _raw(self, problem: Problem) -> tuple[Tensor, Tensor]:
+    def _raw(self, task: MaskingTask) -> tuple[Tensor, Tensor]:
         """Σ score · mask / (samples · keep), (N, H, W), and which images are alike under all masks, (N,)."""
-        score, scores = _Score(problem), []
+        score, scores = _Score(task), []
         # In double: a map's differences are small beside its mean, and must not depend on the batch. On the
         # CPU, where the masks are drawn: not every device has double precision (MPS has none).
-        total = torch.zeros(problem.count, problem.size[0] * problem.size[1], dtype=torch.float64)
-        for masks in random_masks(self.samples, problem.size, grid=self.grid, keep=self.keep, seed=self.seed):
-            scores.append(problem.answers(masks.to(problem.images.device), score))
+        total = torch.zeros(task.count, task.size[0] * task.size[1], dtype=torch.float64)
+        for masks in random_masks(self.samples, task.size, grid=self.grid, keep=self.keep, seed=self.seed):
+            scores.append(task.answers(masks.to(task.images.device), score))
             total += scores[-1].cpu().double().T @ masks.flatten(1).double()
-        raw = (total / (self.samples * self.keep)).float().unflatten(1, problem.size)
-        return raw.to(problem.images.device), _steady(torch.cat(scores))
+        raw = (total / (self.samples * self.keep)).float().unflatten(1, task.size)
+        return raw.to(task.images.device), _steady(torch.cat(scores))
 
     def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None) -> Node:
         if node is not None:
@@ -99,12 +100,12 @@ class Rise:
 class _Score:
     """A number as it is; a vector as the share of it that is kept, for two passes more."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+    def __init__(self, task: MaskingTask) -> None:
+        self._problem = task
 
     @cached_property
-    def _share(self) -> Share:
-        return Share.of(self._problem)
+    def _share(self) -> KeptActivation:
+        return KeptActivation.of(self._problem)
 
     def __call__(self, activation: Tensor, rows: Tensor) -> Tensor:
         return activation.squeeze(1) if activation.shape[1] == 1 else self._share(activation, rows)

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
+from dprotonet.interpretation.kept_activation import KeptActivation
+from dprotonet.interpretation.masking_task import MaskingTask, Step
 from dprotonet.interpretation.masks import MaskStack, resized, windows
-from dprotonet.interpretation.problem import Problem
-from dprotonet.interpretation.share import Share
-from dprotonet.interpretation.step import Step
 from dprotonet.ops import unit_range, upsample
 
 
@@ -45,23 +44,23 @@ class SampledMasks:
                 f"{self}: samples and grid >= 2, block >= 1, 0 < keep < 1, ridge > 0 are possible"
             )
 
-    def steps(self, problem: Problem) -> Generator[Step]:
-        share = Share.of(problem)
-        share.warn(problem)
+    def steps(self, task: MaskingTask) -> Generator[Step]:
+        share = KeptActivation.of(task)
+        share.warn(task)
         generator = torch.Generator().manual_seed(self.seed)
         shown, kept = torch.empty(0), torch.empty(0)
         total = math.ceil(self.samples / self.block)
         for number in range(1, total + 1):
             count = min(self.block, self.samples - len(shown))
-            maskings = self._maskings(count, problem.size, generator).to(problem.images.device)
-            answers = problem.answers(maskings, share)
+            maskings = self._maskings(count, task.size, generator).to(task.images.device)
+            answers = task.answers(maskings, share)
             shown = maskings if number == 1 else torch.cat([shown, maskings])
             kept = answers if number == 1 else torch.cat([kept, answers])
             masks = self._fitted(shown, kept)
-            raw = MaskStack(masks).enlarged(problem.size).detach().sum(dim=0)
+            raw = MaskStack(masks).enlarged(task.size).detach().sum(dim=0)
             yield Step(number, total, answers.var(dim=0, correction=0), masks, raw)
 
-    def heatmap(self, problem: Problem, raw: Tensor) -> Tensor:
+    def heatmap(self, task: MaskingTask, raw: Tensor) -> Tensor:
         return unit_range(raw)
 
     def above(self, raw: Tensor) -> Tensor | None:

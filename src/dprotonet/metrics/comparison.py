@@ -14,7 +14,7 @@ from torch import Tensor
 _BLOCK_ELEMENTS = 4_000_000  # indices drawn at a time: about 32 MB
 
 
-class Comparison(NamedTuple):
+class PairedComparison(NamedTuple):
     """Mean of ours minus theirs, its 95 % percentile interval, and the two-sided p of no difference."""
 
     difference: float
@@ -64,7 +64,9 @@ def statistic_interval(
     return Interval(whole, low, high)
 
 
-def paired_bootstrap(ours: Tensor, theirs: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Comparison:
+def paired_bootstrap(
+    ours: Tensor, theirs: Tensor, *, resamples: int = 10_000, seed: int = 0
+) -> PairedComparison:
     """Compare values (N,) of two explainers on the same images.
 
     p is twice the share of resampled means on the rarer side of zero, the sample itself counted as one of
@@ -75,10 +77,10 @@ def paired_bootstrap(ours: Tensor, theirs: Tensor, *, resamples: int = 10_000, s
     differences = _differences(ours, theirs)
     mean = differences.mean().item()
     if len(differences) < 2:
-        return Comparison(mean, torch.nan, torch.nan, torch.nan)
+        return PairedComparison(mean, torch.nan, torch.nan, torch.nan)
     means = _resampled_means(differences, resamples, seed)
     low, high = _percentiles(means)
-    return Comparison(mean, low, high, _two_sided(means))
+    return PairedComparison(mean, low, high, _two_sided(means))
 
 
 def _differences(ours: Tensor, theirs: Tensor) -> Tensor:

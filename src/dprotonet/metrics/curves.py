@@ -142,8 +142,8 @@ def _blank(images: Tensor, protocol: RiseProtocol, fill: Tensor | None) -> Tenso
 def _blurred(images: Tensor, outside: Tensor, protocol: RiseProtocol) -> Tensor:
     """Images under the separable kernel, all around them blank.
 
-    Not the blur of interpretation/joint.py, on purpose: that one repeats the border and is a reference to
-    learn against; this one is the protocol's, to the digit, and rooms of one floor do not meet.
+    Not the blur of interpretation/ranked_masks.py, on purpose: that one repeats the border and is a reference
+    to learn against; this one is the protocol's, to the digit, and rooms of one floor do not meet.
     """
     weights = _blur_weights(protocol.kernel, protocol.sigma).to(images)
     planes, reach = (images - outside).flatten(0, 1).unsqueeze(1), protocol.kernel // 2

@@ -8,10 +8,10 @@ from typing import Any
 
 from dprotonet.config import Config, by_name
 from dprotonet.encoder.backbone import BackboneSpec
-from dprotonet.experiment.cleaning import FILE as CLEANED
-from dprotonet.experiment.epochs import Epochs
-from dprotonet.experiment.explain import decoder_said
+from dprotonet.experiment.explaining.explain import decoder_said
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.prototypes.cleaning import FILE as CLEANED
+from dprotonet.experiment.settings.epochs import Epochs
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.report.content import About, Fact
 

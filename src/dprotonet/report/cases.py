@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from dprotonet.data.base import ImageData
-from dprotonet.experiment.class_evidence import ClassEvidence, class_evidence
-from dprotonet.experiment.evidence import EvidenceItem
-from dprotonet.experiment.familiarity import warning_of
-from dprotonet.experiment.model import Model, Prediction
-from dprotonet.experiment.pictures import boxed_place, place_picture
+from dprotonet.experiment.explaining.pictures import boxed_place, place_picture
+from dprotonet.experiment.model import Model
+from dprotonet.experiment.runs.familiarity import warning_of
+from dprotonet.experiment.trained.class_evidence import ClassEvidence, class_evidence
+from dprotonet.experiment.trained.evidence import EvidenceItem
+from dprotonet.experiment.trained.trained_model import Prediction
 from dprotonet.figures import overlay
 from dprotonet.figures.style import sentence
-from dprotonet.report.content import Argument, Case, EvidenceRow, Likely, Picture
+from dprotonet.report.content import Argument, CaseRow, Likely, Picture, ReportCase
 from dprotonet.report.embed import CASE, ROW, embedded
 from dprotonet.report.prototypes import whereabouts
 
@@ -72,12 +73,12 @@ def _asked(model: Model, prediction: Prediction, truth: int) -> list[ClassEviden
     return [class_evidence(model, prediction, label) for label in dict.fromkeys((prediction.label, truth))]
 
 
-def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *, top: int) -> Case:
+def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *, top: int) -> ReportCase:
     """The image as the page shows it; sources (P, 3, H, W) uint8."""
     truth, said = model.classes[item.truth], item.prediction.class_name
     likely = sorted(item.prediction.probabilities.items(), key=lambda pair: -pair[1])
     shown = [pair for place, pair in enumerate(likely) if place < LIKELY or pair[0] == truth]
-    return Case(
+    return ReportCase(
         name=item.name,
         truth=truth,
         said=said,
@@ -110,7 +111,7 @@ def _argument(
     )
 
 
-def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> EvidenceRow:
+def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> CaseRow:
     origin = places.sources.get(entry.prototype)
     where = "" if origin is None else f", coloured: the prototype lies {whereabouts(origin)}"
     told = f"Training image {entry.source} of {entry.class_name}{where}."
@@ -119,7 +120,7 @@ def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> 
         if origin is None
         else boxed_place(overlay(source, origin), entry.source_place)
     )
-    return EvidenceRow(
+    return CaseRow(
         prototype=entry.prototype,
         class_name=entry.class_name,
         source=entry.source,

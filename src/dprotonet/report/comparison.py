@@ -14,7 +14,7 @@ from dprotonet.experiment.compare.method import CONTROLS
 from dprotonet.experiment.model import Model
 from dprotonet.metrics.measures import Measure, Protocol
 from dprotonet.report.content import (
-    Comparison,
+    ComparisonSection,
     Fact,
     MeasureCell,
     MeasureColumn,
@@ -33,7 +33,7 @@ _PICTURES = {
 }
 
 
-def comparison(model: Model, folder: Path | None) -> Comparison | None:
+def comparison(model: Model, folder: Path | None) -> ComparisonSection | None:
     """The comparison in `folder`, or one of this model in its run folder; None where there is none."""
     if folder is not None:
         return _read(folder, weights_digest(model.network))
@@ -44,7 +44,7 @@ def comparison(model: Model, folder: Path | None) -> Comparison | None:
     return next((_read(place, weights) for place in own), None)
 
 
-def _read(folder: Path, weights: str) -> Comparison:
+def _read(folder: Path, weights: str) -> ComparisonSection:
     path = folder / "table.json"
     if not path.is_file():
         raise UserError(f"--compare {folder} has no table.json; name the --out folder of dprotonet compare")
@@ -65,14 +65,14 @@ def _compared_weights(folder: Path) -> str | None:
         return None
 
 
-def _told(content: Mapping[str, Any], folder: Path) -> Comparison:
+def _told(content: Mapping[str, Any], folder: Path) -> ComparisonSection:
     known = [_measure(name) for name in content["rows"][0]["measures"]] if content["rows"] else []
     kinds = {
         "Faithfulness: do the marked places really decide?": [m for m in known if m.name not in PLACES],
         "Localisation: do the marked places lie on the object?": [m for m in known if m.name in PLACES],
     }
     protocol = content["protocol"]
-    return Comparison(
+    return ComparisonSection(
         folder=folder.name,
         images=int(protocol["images"]),
         tables=tuple(_table(title, kind, content) for title, kind in kinds.items() if kind),

@@ -78,7 +78,7 @@ class Performance:
 
 
 @dataclass(frozen=True)
-class Push:
+class PushMark:
     """Prototypes were replaced by regions of training images; validation accuracy before and after."""
 
     epoch: float
@@ -93,7 +93,7 @@ class Curve:
     epochs: tuple[int, ...]
     train: tuple[float, ...]
     val: tuple[float, ...]
-    pushes: tuple[Push, ...]
+    pushes: tuple[PushMark, ...]
     kept: int | None
 
 
@@ -124,7 +124,7 @@ class ClassCards:
 
 
 @dataclass(frozen=True)
-class EvidenceRow:
+class CaseRow:
     """This region looks like that region: similarity × weight = points. A place may be unknown.
 
     `like` is what stands between the two: "looks like", or "its beak looks like the beak of".
@@ -149,7 +149,7 @@ class Argument:
 
     class_name: str
     role: str
-    rows: tuple[EvidenceRow, ...]
+    rows: tuple[CaseRow, ...]
     others: int  # prototypes without a row
     score: float
 
@@ -169,7 +169,7 @@ class Likely:
 
 
 @dataclass(frozen=True)
-class Case:
+class ReportCase:
     """One test image, what it is, what the model said, and why."""
 
     name: str
@@ -193,7 +193,7 @@ class CaseGroup:
     key: str
     title: str
     introduction: str
-    cases: tuple[Case, ...]
+    cases: tuple[ReportCase, ...]
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ class MeasureTable:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonSection:
     """What `dprotonet compare` measured."""
 
     folder: str
@@ -275,5 +275,5 @@ class Report:
     classes: tuple[ClassCards, ...]
     groups: tuple[CaseGroup, ...]
     mistakes: Mistakes | None
-    comparison: Comparison | None
+    comparison: ComparisonSection | None
     missing: tuple[str, ...]

@@ -10,13 +10,13 @@ from torch import Tensor
 from dprotonet.config import DataConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.errors import UserError
-from dprotonet.experiment.build import build_splits
-from dprotonet.experiment.evaluation import Evaluation, evaluate_images
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.evaluation.evaluation import Evaluation, evaluate_images
+from dprotonet.experiment.explaining.notable_images import notable_images
+from dprotonet.experiment.explaining.pictures import source_images
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.pictures import source_images
-from dprotonet.experiment.prototype_facts import PrototypeFacts, kept_facts, stored_facts
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.telling_images import telling_images
+from dprotonet.experiment.prototypes.facts import PrototypeFacts, kept_facts, stored_facts
+from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.report.about import about, described_data
 from dprotonet.report.cases import Places, Studied, case, studied
 from dprotonet.report.comparison import comparison
@@ -25,9 +25,9 @@ from dprotonet.report.embed import colour_key
 from dprotonet.report.heatmaps import Heatmaps
 from dprotonet.report.history import history
 from dprotonet.report.mistakes import mistakes
+from dprotonet.report.options import NO_DATA, AtHand, ReportOptions
 from dprotonet.report.performance import measured, stored, stored_positive
 from dprotonet.report.prototypes import class_cards
-from dprotonet.report.wishes import NO_DATA, AtHand, Wishes
 from dprotonet.report.words import counted
 
 Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
@@ -53,7 +53,7 @@ GROUPS = {
 
 def gather(
     model: Model,
-    wishes: Wishes,
+    wishes: ReportOptions,
     *,
     made: str,
     at_hand: AtHand | None = None,
@@ -74,7 +74,7 @@ def _in_silence(what: str, done: int, total: int) -> None: ...
 class _Gathering:
     model: Model
     folder: Path
-    wishes: Wishes
+    wishes: ReportOptions
     at_hand: AtHand
     on_progress: Progress
     missing: list[str] = field(default_factory=list)
@@ -198,7 +198,7 @@ class _Gathering:
     # ── images ──
 
     def _studied(self, test: ImageData, evaluation: Evaluation) -> Mapping[str, list[Studied]]:
-        found = telling_images(
+        found = notable_images(
             evaluation.predictions,
             sure=self.wishes.sure,
             unsure=self.wishes.unsure,

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from dprotonet.experiment.explain import Explaining, explained_rows
+from dprotonet.experiment.explaining.explain import ExplainProgress, explained_rows
+from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.source_maps import SourceMaps
+from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM
-from dprotonet.interpretation.step import Step
 from dprotonet.report.cases import Places, Studied
-from dprotonet.report.wishes import Wishes
+from dprotonet.report.options import ReportOptions
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Heatmaps:
     """Makes and reads the heatmaps of one model."""
 
     model: Model
-    wishes: Wishes
+    wishes: ReportOptions
     on_progress: Callable[[str, int, int], None]
 
     def places(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
@@ -45,7 +45,7 @@ class Heatmaps:
             {row.item.prototype: row.source.heatmap.cpu() for _, row in pairs},
         )
 
-    def _advance(self, now: Explaining) -> None:
+    def _advance(self, now: ExplainProgress) -> None:
         self.on_progress(f"explaining {now.what}", now.done, now.total)
 
     def _sources(self, known: Mapping[int, Tensor]) -> dict[int, Tensor]:

@@ -2,8 +2,8 @@
 
 import logging
 
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.report.content import Curve, Push
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.report.content import Curve, PushMark
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ def history(run: RunFolder) -> Curve | None:
             train=tuple(float(item["train_accuracy"]) for item in epochs),
             val=tuple(float(item["val_accuracy"]) for item in epochs),
             pushes=tuple(
-                Push(int(item["epoch"]), float(item["val_before"]), float(item["val_after"]))
+                PushMark(int(item["epoch"]), float(item["val_before"]), float(item["val_after"]))
                 for item in records
                 if item["event"] == "PushDone"
             ),

@@ -1,7 +1,7 @@
 """All wrong answers at a glance, the surest first."""
 
 from dprotonet.data.base import ImageData
-from dprotonet.experiment.evaluation import Evaluation
+from dprotonet.experiment.evaluation.evaluation import Evaluation
 from dprotonet.report.content import Mistake, Mistakes
 from dprotonet.report.embed import THUMB, embedded
 

@@ -13,10 +13,10 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from dprotonet import __version__
 from dprotonet.report.chart import chart
 from dprotonet.report.content import Report
 from dprotonet.report.words import counted, percent, plain, points
+from dprotonet.version import __version__
 
 GENERATOR = "dprotonet report"
 MARK = f'<meta name="generator" content="{GENERATOR}'

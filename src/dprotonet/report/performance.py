@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from dprotonet.experiment.evaluation import Evaluation
+from dprotonet.experiment.evaluation.evaluation import Evaluation
 from dprotonet.figures import confusion_figure
 from dprotonet.metrics.classification import wilson_interval
 from dprotonet.report.about import described_data

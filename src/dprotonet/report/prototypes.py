@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from dprotonet.experiment.explaining.pictures import boxed_place, place_picture
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.part_names import PartName
-from dprotonet.experiment.pictures import boxed_place, place_picture
-from dprotonet.experiment.place import Place
-from dprotonet.experiment.prototype_facts import PrototypeFacts
-from dprotonet.experiment.run_folder import PrototypeRecord
+from dprotonet.experiment.prototypes.facts import PrototypeFacts
+from dprotonet.experiment.runs.place import Place
+from dprotonet.experiment.runs.run_folder import PrototypeRecord
+from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.figures import overlay
 from dprotonet.report.content import ClassCards, Picture, PrototypeCard
 from dprotonet.report.embed import card_edge, embedded

@@ -5,12 +5,12 @@ from importlib.resources import files
 from markupsafe import Markup
 from PIL import Image
 
-from dprotonet import __version__
 from dprotonet.experiment.reproduce.pages import NOTE, Pages, length, written
 from dprotonet.experiment.reproduce.reproduction import Shown
 from dprotonet.report.content import Picture
 from dprotonet.report.embed import WIDE, embedded_picture
 from dprotonet.report.page import GENERATOR, environment, policy
+from dprotonet.version import __version__
 
 
 def render_reproduction(pages: Pages) -> str:

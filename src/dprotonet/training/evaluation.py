@@ -9,7 +9,7 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 
 from dprotonet.metrics.classification import accuracy, confusion_matrix
-from dprotonet.training.views import Share, ViewSource, load, plain_batches
+from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Predictions:
         return accuracy(self.confusion)
 
 
-def share_of(accelerator: Accelerator) -> Share:
-    return Share(accelerator.process_index, accelerator.num_processes)
+def share_of(accelerator: Accelerator) -> ProcessShare:
+    return ProcessShare(accelerator.process_index, accelerator.num_processes)
 
 
 @torch.no_grad()

@@ -15,7 +15,7 @@ from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.training.objective import HeadObjective, Step
 from dprotonet.training.scores import ScoreViews
-from dprotonet.training.views import Share, epoch_parts
+from dprotonet.training.views import ProcessShare, epoch_parts
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ def train_head(
     optimizer = Adam(head.parameters(), lr=settings.rate)
     labels = torch.as_tensor(views.labels, device=views.scores.device)
     for epoch in range(1, settings.epochs + 1):
-        parts = epoch_parts(views, seed=settings.seed, epoch=epoch, batch=settings.batch, share=Share())
+        parts = epoch_parts(
+            views, seed=settings.seed, epoch=epoch, batch=settings.batch, share=ProcessShare()
+        )
         total = 0.0
         for part in parts:
             rows = torch.tensor([index for index, _ in part.keys], device=labels.device)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import LossTerms, PrototypeLoss, excess_area, without_some_parts
-from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Evidence
 
 _AREA = 2.0  # weight of the area that parts have too much
@@ -49,17 +49,17 @@ class WholeObjective(nn.Module):
 def prototype_step(network: DProtoNet, loss: PrototypeLoss, evidence: Evidence, labels: Tensor) -> Step:
     """Eq. (4) of what the network said of a batch; where it says so, of some of its parts."""
     logits = evidence.logits.float()
-    pairing = network.prototypes.pairing
+    assignment = network.prototypes.assignment
     judged = logits
-    if loss.part_dropout and isinstance(pairing, PartRegion):
-        judged = network.head(without_some_parts(evidence.scores, pairing.part, loss.part_dropout)).float()
+    if loss.part_dropout and isinstance(assignment, PartRegion):
+        judged = network.head(without_some_parts(evidence.scores, assignment.part, loss.part_dropout)).float()
     terms = loss(
         judged,
         evidence.distances,
         labels,
         weight=network.head.weight,
         prototype_class=network.prototype_class,
-        part=pairing.part if isinstance(pairing, PartRegion) else None,
+        part=assignment.part if isinstance(assignment, PartRegion) else None,
     )
     return Step(terms, logits)
 

@@ -10,7 +10,7 @@ import torch
 
 from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
-from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
 from dprotonet.training.discriminant import ClassMoments, every_view, whitened
 from dprotonet.training.views import ViewSource, chunks, load
@@ -75,10 +75,10 @@ def _moments(
 
 def _start_prototypes(network: DProtoNet, regions: Parts, number: int, moments: ClassMoments) -> None:
     """The first prototype of this part in every class becomes the class's mean; further ones stay."""
-    pairing = network.prototypes.pairing
-    assert isinstance(pairing, PartRegion)
+    assignment = network.prototypes.assignment
+    assert isinstance(assignment, PartRegion)
     means = (moments.means().float().to(regions.centre) - regions.centre[number]) @ regions.shaping[number].T
     for label in range(len(means)):
-        mine = (pairing.part == number) & (network.prototype_class == label)
+        mine = (assignment.part == number) & (network.prototype_class == label)
         if mine.any():
             network.prototypes.vectors[mine.nonzero()[0, 0]] = means[label]

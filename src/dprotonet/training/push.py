@@ -23,7 +23,7 @@ from dprotonet.inference.projection import (
 )
 from dprotonet.network import DProtoNet
 from dprotonet.training.evaluation import share_of
-from dprotonet.training.views import Key, Share, ViewSource, chunks, load, plain_batches
+from dprotonet.training.views import Key, ProcessShare, ViewSource, chunks, load, plain_batches
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Pusher:
             raise ComputationError("a prototype found no region of its class: are all features finite?")
         count = self.images if views.augmentations is None else min(self.images, 1 + views.augmentations)
         vectors: Tensor = network.prototypes.vectors
-        if not isinstance(network.prototypes.pairing, ChannelMaximum):
+        if not isinstance(network.prototypes.assignment, ChannelMaximum):
             vectors = self._means(network, views, sources=sources, count=count)
             network.prototypes.vectors.copy_(vectors)
         network.train(was_training)
@@ -101,7 +101,7 @@ class Pusher:
         return mean.vectors()
 
     @property
-    def _share(self) -> Share:
+    def _share(self) -> ProcessShare:
         return share_of(self.accelerator)
 
     def _here(self, values: object) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dprotonet.inference.pairing import PartRegion
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
 from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
 
@@ -91,8 +91,8 @@ def _vectors(
 
 def _drawn_regions(network: DProtoNet, regions: Tensor, first: int, generator: torch.Generator) -> Tensor:
     """Which region each prototype from `first` on starts as: any, or that of its part."""
-    if isinstance(network.prototypes.pairing, PartRegion):
-        return network.prototypes.pairing.part[first : first + len(regions)]
+    if isinstance(network.prototypes.assignment, PartRegion):
+        return network.prototypes.assignment.part[first : first + len(regions)]
     return torch.randint(regions.shape[1], (len(regions),), generator=generator)
 
 

@@ -77,7 +77,7 @@ class Pairs:
         return PairView(both, view.label, index, self.views.places((index, other), self.size))
 
 
-class Share:
+class ProcessShare:
     """The part of the work that falls to one process of several."""
 
     def __init__(self, process: int = 0, processes: int = 1) -> None:
@@ -145,7 +145,7 @@ class BalancedKeys:
         return torch.randperm(count, generator=generator).tolist()
 
 
-class Part(NamedTuple):
+class BatchPart(NamedTuple):
     """This process's part of a batch. Weighted by it, the mean over processes is the mean over the batch."""
 
     keys: list[Key]
@@ -158,10 +158,10 @@ def epoch_parts(
     seed: int,
     epoch: int,
     batch: int,
-    share: Share,
+    share: ProcessShare,
     per_image: int = 1,
     sampling: Sampling = epoch_keys,
-) -> list[Part]:
+) -> list[BatchPart]:
     """This process's part of every batch of a shuffled epoch.
 
     A tiny last batch shares evenly with the one before: BatchNorm learns nothing from a few images, and no
@@ -177,12 +177,12 @@ def epoch_parts(
     return [_part(together, share) for together in whole]
 
 
-def _part(together: list[Key], share: Share) -> Part:
+def _part(together: list[Key], share: ProcessShare) -> BatchPart:
     mine = list(share.of(together))
-    return Part(mine, len(mine) * share.processes / len(together))
+    return BatchPart(mine, len(mine) * share.processes / len(together))
 
 
-def plain_batches(count: int, *, batch: int, share: Share) -> list[list[Key]]:
+def plain_batches(count: int, *, batch: int, share: ProcessShare) -> list[list[Key]]:
     """This process's part of all plain images, in order."""
     return chunks(share.of([(index, 0) for index in range(count)]), batch)
 

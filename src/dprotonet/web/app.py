@@ -9,11 +9,11 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
-from dprotonet import __version__
+from dprotonet.data.upload import TooLarge
 from dprotonet.errors import UserError
-from dprotonet.experiment.received import TooLarge
+from dprotonet.version import __version__
 from dprotonet.web import schemas
-from dprotonet.web.door import COOKIE, Door
+from dprotonet.web.access import COOKIE, Access
 from dprotonet.web.guard import Guard
 from dprotonet.web.review import router as review
 from dprotonet.web.routes import REFUSALS, router, service_of
@@ -25,7 +25,7 @@ STATIC = Path(__file__).with_name("static")
 _ENVELOPE = 100_000  # bytes of a form beside the file in it
 
 
-def create_app(service: Service, door: Door | None = None) -> FastAPI:
+def create_app(service: Service, door: Access | None = None) -> FastAPI:
     """The page and the API over a service; both end together."""
 
     @asynccontextmanager
@@ -42,7 +42,7 @@ def create_app(service: Service, door: Door | None = None) -> FastAPI:
         redoc_url=None,
         openapi_url="/api",
     )
-    app.state.service, app.state.door = service, door or Door()
+    app.state.service, app.state.door = service, door or Access()
     app.include_router(router)
     app.include_router(review)
     _add_pages(app)

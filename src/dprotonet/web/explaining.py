@@ -4,10 +4,10 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from dprotonet.experiment.live import Growing, grow_class_map, grow_evidence, interruptible
-from dprotonet.experiment.model import Model
+from dprotonet.experiment.explaining.streaming import GrowingMap, grow_class_map, grow_evidence, interruptible
+from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.web.image_record import ImageRecord, as_map, small_map
 from dprotonet.web.job import Job
-from dprotonet.web.seen import Seen, as_map, small_map
 
 PREVIEW = 56  # places a side of a map that is still growing
 
@@ -15,10 +15,10 @@ PREVIEW = 56  # places a side of a map that is still growing
 class Explaining:
     """Has a network of its own, since explaining borrows it."""
 
-    def __init__(self, model: Model, preset: Any) -> None:
+    def __init__(self, model: TrainedModel, preset: Any) -> None:
         self.model, self.preset = model, preset
 
-    def places(self, seen: Seen, prototypes: Sequence[int], job: Job) -> None:
+    def places(self, seen: ImageRecord, prototypes: Sequence[int], job: Job) -> None:
         """Each of the prototypes in the image and in its source, kept with the image."""
         items = {item.prototype: item for item in seen.answer.evidence(0)}
         wanted = [items[number] for number in prototypes]
@@ -31,7 +31,7 @@ class Explaining:
         for row in rows:
             seen.keep(row)
 
-    def class_map(self, seen: Seen, label: int, method: str, job: Job) -> None:
+    def class_map(self, seen: ImageRecord, label: int, method: str, job: Job) -> None:
         """The map of a class, kept with the image."""
         key = f"{label}-{method}"
         if seen.maps.find(key) is not None:
@@ -48,7 +48,7 @@ class Explaining:
         seen.maps.add(as_map(found), key=key)
 
 
-def _tell(job: Job, now: Growing) -> None:
+def _tell(job: Job, now: GrowingMap) -> None:
     job.check()
     names = [f"{now.where}/{number}" for number in now.prototypes] or [now.where]
     previews = {name: _preview(raw) for name, raw in zip(names, now.raw, strict=True)}

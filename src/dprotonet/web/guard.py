@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dprotonet.web.door import COOKIE, Door
+from dprotonet.web.access import COOKIE, Access
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class TooMuch(HTTPException):
 class Guard:
     """ASGI middleware; an application behind it sees only requests that may come in."""
 
-    def __init__(self, app: ASGIApp, *, door: Door, most_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, door: Access, most_bytes: int) -> None:
         self.app, self.door, self.most_bytes = app, door, most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

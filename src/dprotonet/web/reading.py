@@ -3,9 +3,9 @@
 import math
 from dataclasses import asdict
 
-from dprotonet.experiment.evidence import EvidenceItem
-from dprotonet.experiment.familiarity import warning_of
-from dprotonet.experiment.place import Place
+from dprotonet.experiment.runs.familiarity import warning_of
+from dprotonet.experiment.runs.place import Place
+from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.figures.style import sentence
 from dprotonet.web import schemas
 from dprotonet.web.job import Job

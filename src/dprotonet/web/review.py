@@ -6,10 +6,10 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from dprotonet import __version__
-from dprotonet.experiment.explain import decoder_said
-from dprotonet.experiment.prototype_facts import PrototypeFacts
+from dprotonet.experiment.explaining.explain import decoder_said
+from dprotonet.experiment.prototypes.facts import PrototypeFacts
 from dprotonet.figures import HEAT
+from dprotonet.version import __version__
 from dprotonet.web import schemas
 from dprotonet.web.reading import job_facts
 from dprotonet.web.routes import PNG, REFUSALS, Number, Served, picture_response

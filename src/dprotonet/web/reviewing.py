@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.cleaning import Cleaning, clean
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.prototype_facts import PrototypeFacts, stored_facts
-from dprotonet.experiment.what_if import WhatIf, check_classes_left
+from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
+from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
+from dprotonet.experiment.prototypes.what_if import WhatIf, check_classes_left
 from dprotonet.web.job import Job
 from dprotonet.web.prepared import Prepared
 from dprotonet.web.samples import Samples

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
 from fastapi.responses import Response, StreamingResponse
 
 from dprotonet.web import schemas
+from dprotonet.web.image_record import ImageRecord
 from dprotonet.web.job import Job
 from dprotonet.web.reading import job_facts, reading
-from dprotonet.web.seen import Seen
 from dprotonet.web.service import Service
 
 PAUSE = 0.05  # seconds between news: more than 20 a second nobody sees
@@ -40,12 +40,12 @@ def service_of(request: Request) -> Service:
     return service
 
 
-def _seen(key: Key, service: Annotated[Service, Depends(service_of)]) -> Seen:
+def _seen(key: Key, service: Annotated[Service, Depends(service_of)]) -> ImageRecord:
     return service.image(key)
 
 
 Served = Annotated[Service, Depends(service_of)]
-Image = Annotated[Seen, Depends(_seen)]
+Image = Annotated[ImageRecord, Depends(_seen)]
 
 
 def picture_response(kind: str) -> dict[int | str, dict[str, Any]]:

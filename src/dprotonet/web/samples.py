@@ -9,8 +9,8 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.split_evidence import Splits, splits_of_run
-from dprotonet.web.seen import thumbnail
+from dprotonet.experiment.prototypes.split_evidence import Splits, splits_of_run
+from dprotonet.web.image_record import thumbnail
 from dprotonet.web.store import Store
 from dprotonet.web.worker import Busy, Worker
 

@@ -7,15 +7,15 @@ from contextlib import suppress
 import uvicorn
 
 from dprotonet.errors import UserError
+from dprotonet.web.access import Access
 from dprotonet.web.app import create_app
-from dprotonet.web.door import Door
 from dprotonet.web.service import Service
 
 _BACKLOG = 128
 _CONNECTIONS = 200  # at a time; more are told that the server is busy
 
 
-def serve(service: Service, door: Door, *, host: str, port: int, announce: Callable[[str], None]) -> None:
+def serve(service: Service, door: Access, *, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve until interrupted; `announce` is told where."""
     listener = listening(host, port)
     announce(_address(listener) + (door.new_link() if door.token else "/"))
@@ -23,7 +23,7 @@ def serve(service: Service, door: Door, *, host: str, port: int, announce: Calla
         server_of(service, door).run(sockets=[listener])
 
 
-def server_of(service: Service, door: Door) -> uvicorn.Server:
+def server_of(service: Service, door: Access) -> uvicorn.Server:
     """The server, not yet running; it says nothing unless something is wrong."""
     config = uvicorn.Config(
         create_app(service, door),

@@ -14,18 +14,18 @@ from typing import Any
 
 from torch import Tensor
 
+from dprotonet.data.upload import UploadLimits, read_upload
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.experiment.answer import answer
-from dprotonet.experiment.live import available_methods, twin
+from dprotonet.experiment.explaining.pictures import place_picture, source_image
+from dprotonet.experiment.explaining.streaming import available_methods, twin
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.parts import name_parts
-from dprotonet.experiment.pictures import place_picture, source_image
-from dprotonet.experiment.received import Limits, received_image
+from dprotonet.experiment.prototypes.parts import name_parts
+from dprotonet.experiment.trained.answer import answer
 from dprotonet.web.explaining import Explaining
+from dprotonet.web.image_record import ImageRecord, Map, RowPlace, png
 from dprotonet.web.job import Job
 from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
-from dprotonet.web.seen import Map, Place, Seen, png
 from dprotonet.web.store import Store
 from dprotonet.web.worker import Busy, Worker
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class Settings:
     """How much is accepted and kept."""
 
-    limits: Limits = field(default_factory=Limits)
+    limits: UploadLimits = field(default_factory=UploadLimits)
     preset: Any = "fast"  # of the decoder, a name or a preset
     images: int = 24  # kept in memory
     jobs: int = 64
@@ -58,7 +58,7 @@ class Service:
     def __init__(self, model: Model, settings: Settings | None = None) -> None:
         self.model, self.settings = model, settings or Settings()
         self.key = secrets.token_urlsafe(6)  # browsers keep pictures under it
-        self.images: Store[Seen] = Store(self.settings.images)
+        self.images: Store[ImageRecord] = Store(self.settings.images)
         self.jobs: Store[Job] = Store(self.settings.jobs)
         self.methods = available_methods(model)
         self.predicting = Worker("predicting", waiting=self.settings.predictions_waiting)
@@ -95,7 +95,7 @@ class Service:
         size, limits = self.model.config.data.image_size, self.settings.limits
 
         def task() -> str:
-            image = received_image(data, size=size, limits=limits)
+            image = read_upload(data, size=size, limits=limits)
             return self._look(name, image.pixels, image.picture)
 
         return self.predicting.submit(task)
@@ -111,9 +111,9 @@ class Service:
 
     def _look(self, name: str, pixels: Tensor, picture: Tensor) -> str:
         extent = (picture.shape[-1], picture.shape[-2])
-        return self.images.add(Seen(name, pixels, png(picture), extent, answer(self.model, pixels)))
+        return self.images.add(ImageRecord(name, pixels, png(picture), extent, answer(self.model, pixels)))
 
-    def image(self, key: str) -> Seen:
+    def image(self, key: str) -> ImageRecord:
         seen = self.images.find(key)
         if seen is None:
             raise Missing("this image is not known, or no longer: only the latest are kept; send it again")
@@ -121,7 +121,7 @@ class Service:
 
     # ── what can be asked for ──
 
-    def label(self, seen: Seen, label: int | None, off: Collection[int] = ()) -> int:
+    def label(self, seen: ImageRecord, label: int | None, off: Collection[int] = ()) -> int:
         """The class that is asked about, by default the predicted one."""
         if label is None:
             return seen.answer.label(off)
@@ -157,7 +157,7 @@ class Service:
 
         return self.answering.submit(task)
 
-    def place(self, seen: Seen, prototype: int) -> Place:
+    def place(self, seen: ImageRecord, prototype: int) -> RowPlace:
         """Where a prototype is seen in the image, once that is known."""
         (number,) = self.prototypes([prototype])
         place = seen.places.find(str(number))
@@ -167,7 +167,7 @@ class Service:
             )
         return place
 
-    def class_map(self, seen: Seen, label: int, method: str) -> Map:
+    def class_map(self, seen: ImageRecord, label: int, method: str) -> Map:
         """Where a class is seen in the image by a method, once that is known."""
         known = self.label(seen, label)
         self._check_method(method)
@@ -176,12 +176,12 @@ class Service:
             raise NotYet(f"the map of class {known} is not known yet; ask for it, and wait for the job")
         return found
 
-    def sheet(self, seen: Seen, label: int, top: int, off: Collection[int]) -> "Future[bytes]":
+    def sheet(self, seen: ImageRecord, label: int, top: int, off: Collection[int]) -> "Future[bytes]":
         """The explanation of a class as one picture, PNG, once the places of its prototypes are known."""
         known, without = self.label(seen, label), self.prototypes(off)
         return self.reading.submit(lambda: self._drawn(seen, known, top, without))
 
-    def _drawn(self, seen: Seen, label: int, top: int, off: Collection[int]) -> bytes:
+    def _drawn(self, seen: ImageRecord, label: int, top: int, off: Collection[int]) -> bytes:
         items = seen.weightiest(label, top, off)
         if not items:
             raise Missing("there is no prototype to draw")
@@ -200,14 +200,14 @@ class Service:
 
     # ── slow work ──
 
-    def explain_places(self, seen: Seen, prototypes: Collection[int]) -> Job:
+    def explain_places(self, seen: ImageRecord, prototypes: Collection[int]) -> Job:
         """Where the image looks like these prototypes; places that are known already cost nothing."""
         known = self.prototypes(prototypes)
         self.model.check_sources()
         lacking = [number for number in known if not seen.places.find(str(number))]
         return self._begin(lambda job: self.explaining.places(seen, lacking, job), self.decoding)
 
-    def explain_class(self, seen: Seen, label: int, method: str) -> Job:
+    def explain_class(self, seen: ImageRecord, label: int, method: str) -> Job:
         """Where a class is seen in the image, by one of `methods`."""
         self._check_method(method)
         known = self.label(seen, label)

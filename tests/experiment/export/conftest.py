@@ -17,9 +17,8 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.config import Config
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.build import build_network
-from dprotonet.experiment.familiarity import calibrated
-from dprotonet.experiment.run_folder import PrototypeRecord
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.runs.run_folder import PrototypeRecord
 
 SIZE = 64
 # Two of the four prototypes of a class share a part.
@@ -56,7 +55,7 @@ def untrained(kind: str) -> dp.Model:
         ]
     model = dp.Model(network, config=config, classes=birds.classes, prototypes=records)
     if records:
-        model.familiarity = calibrated(model, birds)
+        model.familiarity = model.measured_familiarity(birds)
     return model
 
 

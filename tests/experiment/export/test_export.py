@@ -15,9 +15,9 @@ from torch import Tensor, nn
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.errors import ComputationError
-from dprotonet.experiment.export.card import KEY, Card
-from dprotonet.experiment.export.deployed import Decision, Deployed, Reasons
-from dprotonet.experiment.export.write import _difference, export, onnx_proto, traced
+from dprotonet.experiment.transfer.export.card import KEY, Card
+from dprotonet.experiment.transfer.export.deployed import Decision, Deployed, Reasons
+from dprotonet.experiment.transfer.export.write import _difference, export, onnx_proto, traced
 
 KINDS = ("spatial", "uniform", "levels", "parts", "protopnet", "blackbox")
 
@@ -48,9 +48,9 @@ def test_deployed_is_the_network_and_its_normalisation(kind: str) -> None:
 def test_the_network_itself_stays_as_it_was() -> None:
     network = untrained("spatial").network
     assert isinstance(network, dp.DProtoNet)
-    before, learns = network.prototypes.pairing, [item.requires_grad for item in network.parameters()]
+    before, learns = network.prototypes.assignment, [item.requires_grad for item in network.parameters()]
     deployed("spatial")
-    assert network.prototypes.pairing is before
+    assert network.prototypes.assignment is before
     assert [item.requires_grad for item in network.parameters()] == learns
 
 

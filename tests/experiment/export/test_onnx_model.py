@@ -16,10 +16,10 @@ from tests.experiment.export.conftest import SIZE, Exported, images, untrained
 
 import dprotonet as dp
 from dprotonet.cli.main import main
-from dprotonet.experiment.evidence import EvidenceItem
-from dprotonet.experiment.export.card import KEY
-from dprotonet.experiment.export.onnx_model import OnnxModel
-from dprotonet.experiment.export.write import export
+from dprotonet.experiment.trained.evidence import EvidenceItem
+from dprotonet.experiment.transfer.export.card import KEY
+from dprotonet.experiment.transfer.export.onnx_model import OnnxModel
+from dprotonet.experiment.transfer.export.write import export
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Learned occurrence maps: f_p(x) = Σ_u M_p(x)_u F(x)_u, one region a prototype (Z_X of appendix B).
 
 The maps depend on the image: the shaping net gives them as channels behind those of the features (`Beside`),
-so that they learn with it. Region j is prototype j's own; who may look at which is the pairing's business.
+so that they learn with it. Region j is prototype j's own; who may look at which is the assignment's business.
 """
 
 import torch

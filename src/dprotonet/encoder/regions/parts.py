@@ -3,7 +3,7 @@
 Eq. (8) with a mask that depends on the image, and a shaping net for each part: what tells beaks apart is not
 what tells tails apart. The length of z_k says how far the part is there at all. The maps a_k come as channels
 behind those of the features (`encoder.part_maps`). The same part has the same number in every image; a
-prototype belongs to a part and is compared with that part only (`inference.pairing.PartRegion`).
+prototype belongs to a part and is compared with that part only (`inference.assignment.PartRegion`).
 """
 
 import torch

@@ -9,8 +9,8 @@ from dprotonet.experiment.benchmark.localisation_figures import save_figures
 from dprotonet.experiment.benchmark.localisation_table import LocalisationTable
 from dprotonet.experiment.benchmark.run import Benchmark
 from dprotonet.experiment.benchmark.table import BenchmarkTable, Results
-from dprotonet.experiment.pictures import save_picture
-from dprotonet.experiment.run_folder import RunFolder
+from dprotonet.experiment.explaining.pictures import save_picture
+from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.figures import AccuracyCurve, network_curves
 from dprotonet.files import write_text
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from dprotonet.experiment.benchmark.plan import AT_THE_END, STOPPED
-from dprotonet.experiment.evaluation import counted
+from dprotonet.experiment.evaluation.evaluation import counted
 
 _LENGTHS = ("epochs", "kept epoch", "steps")
 

@@ -23,12 +23,12 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.localisation_plan import Line, LocalisationPlan
 from dprotonet.experiment.benchmark.plan import Cell
 from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
-from dprotonet.experiment.claim import claimed
-from dprotonet.experiment.classifier import Classifier
 from dprotonet.experiment.compare.method import method, needs_prototypes
 from dprotonet.experiment.compare.run import Comparison, Results
 from dprotonet.experiment.compare.store import Record, Store
-from dprotonet.experiment.model import Model
+from dprotonet.experiment.runs.claim import claimed
+from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.experiment.trained.trained_model import TrainedModel
 
 FOLDER = "localisation"
 _log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class Localisation:
         return tuple(sorted(test.name(index) for index in left))
 
     def _comparison(self, cell: Cell) -> Comparison:
-        model = Model.load(self.benchmark.explained(cell))
+        model = TrainedModel.load(self.benchmark.explained(cell))
         classifier = Classifier.of_model(model, name=cell.row)
         chosen = self.images(cell)
         if not chosen:

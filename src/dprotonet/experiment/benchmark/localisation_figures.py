@@ -18,9 +18,9 @@ from dprotonet.experiment.benchmark.plan import Cell
 from dprotonet.experiment.compare.files import evenly, overlaps_of
 from dprotonet.experiment.compare.method import DECODERS
 from dprotonet.experiment.compare.run import Results
-from dprotonet.experiment.model import Model
-from dprotonet.experiment.pictures import drawn_truth, save_picture
-from dprotonet.figures import Answer, comparison_grid, faithfulness_curves, overlap_sweep
+from dprotonet.experiment.explaining.pictures import drawn_truth, save_picture
+from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.figures import GridAnswer, comparison_grid, faithfulness_curves, overlap_sweep
 
 SHOWN = 6  # images of the grid
 
@@ -95,12 +95,12 @@ def _grid(localisation: Localisation, column: str, results: Results) -> Image.Im
     )
 
 
-def _answers(localisation: Localisation, cell: Cell, samples: Sequence[Sample]) -> list[Answer]:
+def _answers(localisation: Localisation, cell: Cell, samples: Sequence[Sample]) -> list[GridAnswer]:
     """What a network predicts: the class that its maps are of."""
-    model = Model.load(localisation.benchmark.explained(cell))
+    model = TrainedModel.load(localisation.benchmark.explained(cell))
     found = [model.predict(sample.image) for sample in samples]
     return [
-        Answer(prediction.class_name, prediction.label == sample.label)
+        GridAnswer(prediction.class_name, prediction.label == sample.label)
         for prediction, sample in zip(found, samples, strict=True)
     ]
 

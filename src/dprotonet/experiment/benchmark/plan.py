@@ -34,10 +34,10 @@ from typing import Any, NamedTuple
 from dprotonet.config import Config, from_tables, read_toml
 from dprotonet.encoder.backbone import BackboneSpec, check_name
 from dprotonet.errors import UserError
-from dprotonet.experiment.baseline import BASELINES, baseline_config
 from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan, localisation_plan
 from dprotonet.experiment.benchmark.run_pictures import FiguresPlan, figures_plan
-from dprotonet.experiment.recipes import GIVEN, resolve
+from dprotonet.experiment.evaluation.baseline import BASELINES, baseline_config
+from dprotonet.experiment.settings.recipes import GIVEN, resolve
 
 TABLES = ("data", "network", "training", "augmentation", "explaining")
 MEASURES = ("accuracy", "balanced_accuracy", "auroc", "sensitivity", "specificity")
@@ -53,7 +53,7 @@ Tables = Mapping[str, Mapping[str, Any]]
 class Change(NamedTuple):
     """A row or a column: its name and what it changes, of tables and perhaps the recipe.
 
-    A row may be a baseline (experiment/baseline.py) in place of a network.
+    A row may be a baseline (experiment/evaluation/baseline.py) in place of a network.
     """
 
     name: str

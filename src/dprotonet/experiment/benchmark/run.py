@@ -22,19 +22,20 @@ from accelerate import Accelerator
 
 from dprotonet.config import Config, by_name
 from dprotonet.errors import UserError
-from dprotonet.experiment.baseline import baseline_data
 from dprotonet.experiment.benchmark.folds import pooled
 from dprotonet.experiment.benchmark.plan import AT_THE_END, STOPPED, Cell, Plan, Run
 from dprotonet.experiment.benchmark.run_pictures import RunPictures
-from dprotonet.experiment.build import RememberedSplits, default_cache
-from dprotonet.experiment.claim import claimed
-from dprotonet.experiment.epochs import Epochs
-from dprotonet.experiment.evaluation import Evaluation, choose_split, evaluate_model
-from dprotonet.experiment.finished import finished
-from dprotonet.experiment.model import Model
-from dprotonet.experiment.result_file import read_result, write_result
-from dprotonet.experiment.run_folder import RunFolder
-from dprotonet.experiment.trainer import Preparing, Trainer
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.build.training import default_cache
+from dprotonet.experiment.evaluation.baseline import baseline_data
+from dprotonet.experiment.evaluation.evaluation import Evaluation, choose_split, evaluate_model
+from dprotonet.experiment.runs.claim import claimed
+from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.result_file import read_result, write_result
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.trainer import Preparing, Trainer
+from dprotonet.experiment.settings.epochs import Epochs
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import Event
 
@@ -213,7 +214,7 @@ def _evaluated(trainer: Trainer) -> Evaluation:
 
     Test images of a plan with folds are not looked at.
     """
-    model, data = Model.load(trainer.out), trainer.config.data
+    model, data = TrainedModel.load(trainer.out), trainer.config.data
     split = "val" if data.fold else "test"
     if trainer.config.training.mode != "frozen":
         return evaluate_model(model, data, split=split)

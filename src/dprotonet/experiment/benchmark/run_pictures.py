@@ -21,9 +21,10 @@ from typing import Any, Literal
 from dprotonet.config import from_tables
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import preset_of
-from dprotonet.experiment.decision_regions import decision_regions, images_in_turn
-from dprotonet.experiment.model import Model
-from dprotonet.experiment.pictures import save_picture
+from dprotonet.experiment.explaining.decision_regions import decision_regions, images_in_turn
+from dprotonet.experiment.explaining.explain import explain
+from dprotonet.experiment.explaining.pictures import save_picture
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import stack
 from dprotonet.files import write_text
 from dprotonet.training.checkpoint import weights_digest
@@ -79,7 +80,7 @@ class RunPictures:
 
     def make(self, test: Any) -> Iterator[str]:
         """Draw what is missing, telling what is under way."""
-        model = Model.load(self.run)
+        model = TrainedModel.load(self.run)
         facts = {"column": self.column, **asdict(self.plan), "weights": weights_digest(model.network)}
         for kind in self.wanted():
             yield f"{kind} on {self.column}"
@@ -91,7 +92,7 @@ class RunPictures:
                 json.dumps({"made of": facts, **found}, ensure_ascii=False, indent=1),
             )
 
-    def _regions(self, model: Model, test: Any) -> dict[str, Any]:
+    def _regions(self, model: TrainedModel, test: Any) -> dict[str, Any]:
         found = decision_regions(
             model,
             test,
@@ -103,11 +104,11 @@ class RunPictures:
         save_picture(found.picture(title=f"Decision regions, {self.column}"), self.path("regions"))
         return found.summary()
 
-    def _inference(self, model: Model, test: Any) -> dict[str, Any]:
+    def _inference(self, model: TrainedModel, test: Any) -> dict[str, Any]:
         indices = images_in_turn(test, seed=self.plan.seed)[: self.plan.inference]  # no truth is drawn here
         samples = [test[index] for index in indices]
         preset = preset_of(self.plan.decoder)[1]
-        explained = model.explain([sample.image for sample in samples], preset=preset)
+        explained = explain(model, [sample.image for sample in samples], preset=preset)
         titles = [f"{test.classes[sample.label]} · {Path(sample.name).name}" for sample in samples]
         sheets = [item.picture(title) for item, title in zip(explained, titles, strict=True)]
         save_picture(stack(sheets), self.path("inference"))

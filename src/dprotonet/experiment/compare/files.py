@@ -12,7 +12,7 @@ from dprotonet.experiment.compare.method import Case
 from dprotonet.experiment.compare.run import Comparison, Results
 from dprotonet.experiment.compare.store import Record
 from dprotonet.experiment.compare.table import Table
-from dprotonet.experiment.pictures import drawn_truth, save_picture
+from dprotonet.experiment.explaining.pictures import drawn_truth, save_picture
 from dprotonet.figures import comparison_grid, faithfulness_curves, overlap_sweep
 from dprotonet.files import write_text
 from dprotonet.metrics.measures import OVERLAPS, PREDICTED

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from dprotonet.data.base import Sample
 from dprotonet.errors import UserError
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.explainers import (
+from dprotonet.experiment.explaining.explainers import (
     RIVALS,
     prototyped,
     rival,
     strongest_prototype,
     watches_probability,
 )
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.base import Explainer, Explanation, Passes
 from dprotonet.interpretation.mdm import MDM, Preset, preset
 from dprotonet.interpretation.nodes import ClassNode
@@ -47,7 +47,7 @@ class Case(NamedTuple):
     label: Tensor
 
 
-class Found(NamedTuple):
+class MethodMaps(NamedTuple):
     """Maps (H, W) of one case: `raw` ranks the pixels, `heatmap` is in [0, 1]."""
 
     raw: Tensor
@@ -60,7 +60,7 @@ class Method:
     """A way of explaining, under the name that was asked for."""
 
     name: str
-    explain: Callable[[Case], Found]
+    explain: Callable[[Case], MethodMaps]
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -133,7 +133,7 @@ def _mdm_prototype(name: str, chosen: tuple[str, Preset], classifier: Classifier
     network = prototyped(classifier, name)
     decoder = MDM(network, preset=numbers)
 
-    def explain(case: Case) -> Found:
+    def explain(case: Case) -> MethodMaps:
         node = strongest_prototype(network, case.inputs, case.label)
         (found,) = decoder.explain(case.inputs, node)
         passes = Passes(found.passes.forward + 1, found.passes.backward)  # one to find the prototype
@@ -152,7 +152,7 @@ def _asked(
 ) -> Method:
     """A method that asks an explainer for the class of the case."""
 
-    def explain(case: Case) -> Found:
+    def explain(case: Case) -> MethodMaps:
         node = ClassNode(classifier.module, case.label, probability=probability)
         (found,) = explainer.explain(case.inputs, node)
         return _found(found)
@@ -160,8 +160,8 @@ def _asked(
     return Method(name, explain, settings)
 
 
-def _found(explanation: Explanation) -> Found:
-    return Found(explanation.raw.cpu(), explanation.heatmap.cpu(), explanation.passes)
+def _found(explanation: Explanation) -> MethodMaps:
+    return MethodMaps(explanation.raw.cpu(), explanation.heatmap.cpu(), explanation.passes)
 
 
 @dataclass(frozen=True)
@@ -178,10 +178,10 @@ class _Stored:
             digest.update(f"{path.relative_to(self.folder)}\0{facts.st_size}\0{facts.st_mtime_ns}\0".encode())
         return digest.hexdigest()
 
-    def __call__(self, case: Case) -> Found:
+    def __call__(self, case: Case) -> MethodMaps:
         path = self.folder / Path(case.sample.name).with_suffix(".npy")
         raw = upsample(_read_map(path), (case.inputs.shape[-2], case.inputs.shape[-1]))
-        return Found(raw, unit_range(raw), Passes(0, 0))
+        return MethodMaps(raw, unit_range(raw), Passes(0, 0))
 
 
 def _read_map(path: Path) -> Tensor:
@@ -198,15 +198,15 @@ def _read_map(path: Path) -> Tensor:
     return torch.from_numpy(values.astype(np.float32))
 
 
-def _control(maps: Tensor) -> Found:
-    return Found(maps[0], unit_range(maps)[0], Passes(0, 0))
+def _control(maps: Tensor) -> MethodMaps:
+    return MethodMaps(maps[0], unit_range(maps)[0], Passes(0, 0))
 
 
 def _size(case: Case) -> tuple[int, int]:
     return case.inputs.shape[-2], case.inputs.shape[-1]
 
 
-_CONTROL: dict[str, Callable[[Case], Found]] = {
+_CONTROL: dict[str, Callable[[Case], MethodMaps]] = {
     "random": lambda case: _control(random_maps(1, _size(case), seed=case.place)),
     "centre": lambda case: _control(centre_gaussian(1, _size(case))),
     "fake": lambda case: _control(all_but_one(1, _size(case))),

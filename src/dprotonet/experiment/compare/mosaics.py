@@ -8,8 +8,8 @@ import torch
 from dprotonet.data.base import ImageData, image_of
 from dprotonet.data.mosaic import TILES, Mosaics, Tile, questions
 from dprotonet.errors import UserError
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.interpretation.base import borrowed
+from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.nodes import class_scores
 
 SURE = 0.5  # a tile's probability at least, seen alone: of a class that it does not see, a map means nothing

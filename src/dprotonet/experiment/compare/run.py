@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dprotonet import __version__
 from dprotonet.data.base import ImageData, Sample
 from dprotonet.errors import UserError
-from dprotonet.experiment.classifier import Classifier
-from dprotonet.experiment.compare.method import Case, Found, Method
+from dprotonet.experiment.compare.method import Case, Method, MethodMaps
 from dprotonet.experiment.compare.store import Record, Store
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.metrics.faithfulness import Score
 from dprotonet.metrics.measures import PREDICTED, Explained, Protocol, Truth, measured
 from dprotonet.training.checkpoint import weights_digest
+from dprotonet.version import __version__
 
 
 class Failure(NamedTuple):
@@ -159,7 +159,7 @@ class Comparison:
         )
 
 
-def check_found(found: Found, case: Case) -> None:
+def check_found(found: MethodMaps, case: Case) -> None:
     """A ValueError unless the maps have the size of the image, and numbers everywhere."""
     if found.raw.shape != case.inputs.shape[-2:] or found.heatmap.shape != found.raw.shape:
         raise ValueError(f"a map of {tuple(found.raw.shape)} for an image of {tuple(case.inputs.shape[-2:])}")

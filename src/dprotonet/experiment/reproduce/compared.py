@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 from dprotonet.config import Config, by_name
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.paper_values import PAPER
-from dprotonet.experiment.recipes import config_from
-from dprotonet.experiment.reproduce.items import SOURCES, Beside
+from dprotonet.experiment.reproduce.items import SOURCES, PaperRow
 from dprotonet.experiment.reproduce.paper_numbers import BACKBONES, DATA_SETS, MAP_SENSITIVITY, NUMBERS
+from dprotonet.experiment.settings.paper_values import PAPER
+from dprotonet.experiment.settings.recipes import config_from
 
 # They change speed, chance or places, not the experiment.
 _ASIDE = (
@@ -68,7 +68,7 @@ class Deviations:
         return tuple(sorted(self.texts.index(text) + 1 for text in texts))
 
 
-def compared(plan: Plan, content: Mapping[str, Any], beside: Beside, met: Deviations) -> ComparedTable:
+def compared(plan: Plan, content: Mapping[str, Any], beside: PaperRow, met: Deviations) -> ComparedTable:
     """The table of a finished or half-finished plan; `content` is what its results.json says."""
     ours = {**_accuracies(content), **_maps(content)}
     shown = [(column, measure) for column, measure in _shown(beside) if _has(plan, column, beside)]
@@ -94,22 +94,22 @@ def compared(plan: Plan, content: Mapping[str, Any], beside: Beside, met: Deviat
 # ── which cells ──
 
 
-def _shown(beside: Beside) -> list[tuple[str, str]]:
+def _shown(beside: PaperRow) -> list[tuple[str, str]]:
     """Columns and measures of the paper's table, in its order."""
     pairs = dict.fromkeys((column, measure) for _, column, measure in NUMBERS[beside.paper])
     return [pair for pair in pairs if not beside.column or pair[0] == beside.column]
 
 
-def _own(plan: Plan, column: str, beside: Beside) -> str:
+def _own(plan: Plan, column: str, beside: PaperRow) -> str:
     """The plan's column that stands beside one of the paper's; in `--quick` it is the only one."""
     return plan.columns[0] if beside.column or column not in plan.columns else column
 
 
-def _has(plan: Plan, column: str, beside: Beside) -> bool:
+def _has(plan: Plan, column: str, beside: PaperRow) -> bool:
     return bool(beside.column) or column in plan.columns or len(plan.columns) == 1
 
 
-def _row_names(plan: Plan, beside: Beside, content: Mapping[str, Any]) -> dict[str, str]:
+def _row_names(plan: Plan, beside: PaperRow, content: Mapping[str, Any]) -> dict[str, str]:
     """Names of lines, each with the plan's row whose network it is about."""
     lines = content.get("localisation") or []
     measures = {measure for _, _, measure in NUMBERS[beside.paper]}
@@ -118,13 +118,13 @@ def _row_names(plan: Plan, beside: Beside, content: Mapping[str, Any]) -> dict[s
     return {row: row for row in plan.rows} | {line["name"]: line["row"] for line in lines}
 
 
-def _head(plan: Plan, column: str, measure: str, beside: Beside) -> str:
+def _head(plan: Plan, column: str, measure: str, beside: PaperRow) -> str:
     word = {"accuracy": "accuracy", MAP_SENSITIVITY: "sensitivity of the maps"}.get(measure, measure)
     several = len({pair[0] for pair in _shown(beside)}) > 1
     return f"{column}, {word}" if several else word
 
 
-def _whose(beside: Beside) -> str:
+def _whose(beside: PaperRow) -> str:
     """Which numbers of the paper stand beside ours, where the heads do not say it."""
     if beside.column:
         return f"the paper's are of {' and '.join(_expected(beside, '', ''))}"
@@ -138,7 +138,7 @@ def _cell(
     own: str,
     column: str,
     measure: str,
-    beside: Beside,
+    beside: PaperRow,
 ) -> Cell:
     paper = NUMBERS[beside.paper].get((name + beside.row, column, measure))
     digits = 1 if measure in ("accuracy", MAP_SENSITIVITY, "AD50", "AI50") else 3
@@ -193,7 +193,7 @@ def wilson(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
 # ── deviations ──
 
 
-def _texts(plan: Plan, content: Mapping[str, Any], name: str, row: str, beside: Beside) -> list[str]:
+def _texts(plan: Plan, content: Mapping[str, Any], name: str, row: str, beside: PaperRow) -> list[str]:
     texts: list[str] = []
     for cell in plan.cells:
         if cell.row == row:
@@ -212,7 +212,7 @@ def _mixed(config: Config) -> list[str]:
     return [f"a push mixes {kept} views, not {training.push_images}"] if few else []
 
 
-def _explained(plan: Plan, name: str, beside: Beside) -> list[str]:
+def _explained(plan: Plan, name: str, beside: PaperRow) -> list[str]:
     """By what the maps of a line are made, and on how many images."""
     located = plan.localisation
     line = next((line for line in located.line if line.name == name), None) if located else None
@@ -231,7 +231,7 @@ def _explained(plan: Plan, name: str, beside: Beside) -> list[str]:
     return texts
 
 
-def _expected(beside: Beside, name: str, column: str) -> tuple[str, str]:
+def _expected(beside: PaperRow, name: str, column: str) -> tuple[str, str]:
     """The paper's data set and backbone of a cell."""
     wanted = beside.column or column
     data = next((item for item in DATA_SETS if item == wanted), "")

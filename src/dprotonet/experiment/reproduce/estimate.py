@@ -18,7 +18,8 @@ from dprotonet.config import Config, NetworkConfig
 from dprotonet.encoder.backbone import Backbone, BackboneSpec, load_backbone
 from dprotonet.experiment.benchmark.localisation_plan import LocalisationPlan
 from dprotonet.experiment.benchmark.plan import Plan, Run
-from dprotonet.experiment.build import build_network, build_stages
+from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.build.training import build_stages
 from dprotonet.experiment.compare.method import preset_of
 from dprotonet.experiment.reproduce.items import SOURCES
 from dprotonet.training.phases import planned_epochs

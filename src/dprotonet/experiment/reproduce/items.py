@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dprotonet.errors import UserError
 
 
-class Beside(NamedTuple):
+class PaperRow(NamedTuple):
     """Which of the paper's numbers stand beside a plan's: those of the plan `paper`, by its row and column.
 
     In `--quick` neither data nor backbone are the paper's; `column` names the one of the paper to look at,
@@ -23,24 +23,24 @@ class Beside(NamedTuple):
     row: str = ""
 
 
-class Part(NamedTuple):
+class PlanPart(NamedTuple):
     """A plan that an item needs; `files` says which of its pictures belong to it, by how names begin."""
 
     plan: str
     files: tuple[str, ...] = ()
-    beside: Beside | None = None
+    beside: PaperRow | None = None
 
 
 class Item(NamedTuple):
     """A table or a figure of the paper, and its parts, whole and quick."""
 
     title: str
-    parts: tuple[Part, ...]
-    quick: tuple[Part, ...] = ()
+    parts: tuple[PlanPart, ...]
+    quick: tuple[PlanPart, ...] = ()
 
 
-def _own(*plans: str) -> tuple[Part, ...]:
-    return tuple(Part(plan, beside=Beside(plan)) for plan in plans)
+def _own(*plans: str) -> tuple[PlanPart, ...]:
+    return tuple(PlanPart(plan, beside=PaperRow(plan)) for plan in plans)
 
 
 _RESNET, _DENSENET = "interpretability-resnet50", "interpretability-densenet121"
@@ -50,62 +50,70 @@ ITEMS: Mapping[str, Item] = {
     "table-1": Item(
         "Accuracy on general data sets",
         _own("general-cub", "general-cars"),
-        (Part("general", beside=Beside("general-cub", "ResNet50")),),
+        (PlanPart("general", beside=PaperRow("general-cub", "ResNet50")),),
     ),
     "table-2": Item(
         "Accuracy and sensitivity of the maps on medical data sets",
         _own("medical"),
-        (Part("medical", beside=Beside("medical", "RSNA")),),
+        (PlanPart("medical", beside=PaperRow("medical", "RSNA")),),
     ),
     "table-3": Item(
         "DProtoNet and its backbone",
         _own("backbone"),
-        (Part("backbone", beside=Beside("backbone", "CUB-200-2011", ", ResNet50")),),
+        (PlanPart("backbone", beside=PaperRow("backbone", "CUB-200-2011", ", ResNet50")),),
     ),
     "table-4": Item(
         "Multi-image prototype learning",
         _own("push"),
-        (Part("push", beside=Beside("push", "ResNet50")),),
+        (PlanPart("push", beside=PaperRow("push", "ResNet50")),),
     ),
     "table-5": Item(
         "Recognition and localisation",
         _own(_RESNET, _DENSENET),
-        (Part("interpretability", beside=Beside(_RESNET, "CUB-200-2011")),),
+        (PlanPart("interpretability", beside=PaperRow(_RESNET, "CUB-200-2011")),),
     ),
     "figure-5": Item(
         "Accuracy in the stages of training",
-        (Part("general-cub", ("curves on",)), Part("general-cars", ("curves on",))),
-        (Part("general", ("curves on",)),),
+        (PlanPart("general-cub", ("curves on",)), PlanPart("general-cars", ("curves on",))),
+        (PlanPart("general", ("curves on",)),),
     ),
     "figure-6": Item(
-        "Deletion and insertion, ResNet50", (Part(_RESNET, _CURVES),), (Part("interpretability", _CURVES),)
+        "Deletion and insertion, ResNet50",
+        (PlanPart(_RESNET, _CURVES),),
+        (PlanPart("interpretability", _CURVES),),
     ),
     "figure-7": Item(
         "How DProtoNet comes to decide",
-        (Part("regions", ("inference",)),),
-        (Part("regions", ("inference",)),),
+        (PlanPart("regions", ("inference",)),),
+        (PlanPart("regions", ("inference",)),),
     ),
-    "figure-8": Item("Decision regions", (Part("regions", ("regions",)),), (Part("regions", ("regions",)),)),
-    "figure-9": Item("Deletion and insertion, DenseNet121", (Part(_DENSENET, _CURVES),)),
+    "figure-8": Item(
+        "Decision regions", (PlanPart("regions", ("regions",)),), (PlanPart("regions", ("regions",)),)
+    ),
+    "figure-9": Item("Deletion and insertion, DenseNet121", (PlanPart(_DENSENET, _CURVES),)),
     "figure-10": Item(
         "DICE, IOU, PPV and sensitivity over thresholds, ResNet50",
-        (Part(_RESNET, _SWEEP),),
-        (Part("interpretability", _SWEEP),),
+        (PlanPart(_RESNET, _SWEEP),),
+        (PlanPart("interpretability", _SWEEP),),
     ),
     "figure-11": Item(
-        "DICE, IOU, PPV and sensitivity over thresholds, DenseNet121", (Part(_DENSENET, _SWEEP),)
+        "DICE, IOU, PPV and sensitivity over thresholds, DenseNet121", (PlanPart(_DENSENET, _SWEEP),)
     ),
     "figure-12": Item(
-        "Maps of nine methods side by side", (Part("comparison", _GRID),), (Part("interpretability", _GRID),)
+        "Maps of nine methods side by side",
+        (PlanPart("comparison", _GRID),),
+        (PlanPart("interpretability", _GRID),),
     ),
     "figure-13": Item(
         "Maps of nine methods side by side, further images",
-        (Part("comparison-more", _GRID),),
+        (PlanPart("comparison-more", _GRID),),
     ),
-    "figure-14": Item("Decision regions, birds", (Part("regions", ("regions on CUB-200-2011",)),)),
-    "figure-15": Item("Decision regions, cars", (Part("regions", ("regions on Stanford Cars",)),)),
-    "figure-16": Item("Decision regions, chest X-rays", (Part("regions", ("regions on RSNA",)),)),
-    "figure-17": Item("Decision regions, fundus images", (Part("regions", ("regions on iChallenge-PM",)),)),
+    "figure-14": Item("Decision regions, birds", (PlanPart("regions", ("regions on CUB-200-2011",)),)),
+    "figure-15": Item("Decision regions, cars", (PlanPart("regions", ("regions on Stanford Cars",)),)),
+    "figure-16": Item("Decision regions, chest X-rays", (PlanPart("regions", ("regions on RSNA",)),)),
+    "figure-17": Item(
+        "Decision regions, fundus images", (PlanPart("regions", ("regions on iChallenge-PM",)),)
+    ),
 }
 
 

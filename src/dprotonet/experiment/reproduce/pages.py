@@ -6,10 +6,10 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from dprotonet import __version__
 from dprotonet.experiment.compare.table import escaped
 from dprotonet.experiment.reproduce.compared import Cell, ComparedTable, Row
 from dprotonet.experiment.reproduce.reproduction import Shown
+from dprotonet.version import __version__
 
 NOTE = (
     "Ours with its 95 % interval: Wilson's over test images for accuracies, the bootstrap's over images for "

@@ -21,11 +21,12 @@ from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.localisation import Localisation
 from dprotonet.experiment.benchmark.plan import Plan
 from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
-from dprotonet.experiment.build import RememberedSplits, default_cache
-from dprotonet.experiment.config_check import check_config
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.reproduce.compared import ComparedTable, Deviations, compared
 from dprotonet.experiment.reproduce.estimate import Estimate, Images
-from dprotonet.experiment.reproduce.items import SOURCES, Item, Part
+from dprotonet.experiment.reproduce.items import SOURCES, Item, PlanPart
+from dprotonet.experiment.settings.config_check import check_config
 
 BELOW = "data/"  # how the paths of data begin in a plan: below --data-root
 
@@ -80,7 +81,7 @@ class Reproduction:
     cache: Path = field(default_factory=default_cache)
     splits: RememberedSplits = field(default_factory=RememberedSplits)
 
-    def parts(self, item: Item) -> tuple[Part, ...]:
+    def parts(self, item: Item) -> tuple[PlanPart, ...]:
         return item.quick if self.quick else item.parts
 
     @cached_property

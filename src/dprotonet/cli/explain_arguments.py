@@ -1,0 +1,66 @@
+"""What `dprotonet explain` takes and prints, for run folders and exported models alike."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from dprotonet.errors import UserError
+
+Preset = Literal["fast", "best", "paper", "sampled"]
+
+
+@dataclass(frozen=True)
+class ExplainArguments:
+    """Heatmaps of the prototypes that decided, as a sheet for every image, with all maps and numbers."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """The run folder, or an .onnx file made by `dprotonet export`."""
+    images: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Image files."""
+    out: Path
+    """Folder for the results, a subfolder for every image."""
+    top: int = 3
+    """How many prototypes to explain for each image; the rest is summed up."""
+    preset: Preset | None = None
+    """How the decoder learns its masks (default: what the run's recipe says, fast unless it is the paper's;
+    sampled for an .onnx file, as it needs no gradients); paper is the paper's own and slow."""
+    iterations: int | None = None
+    """Steps of the decoder (default: the preset's)."""
+    samples: int | None = None
+    """Masked images that the preset sampled asks about (default: its own)."""
+    json: bool = False
+    """Print one JSON object on stdout and nothing else there."""
+    device: str | None = None
+    """Where to compute, such as cuda (default: the CPU)."""
+
+
+def chosen_preset(name: str, iterations: int | None, samples: int | None = None) -> Any:
+    """The preset's name, or with other iterations or samples a preset of one's own."""
+    from dprotonet.interpretation.mdm import preset
+
+    if iterations is not None and iterations < 1:
+        raise UserError(f"--iterations is {iterations}; it must be at least 1")
+    if samples is not None and samples < 2:
+        raise UserError(f"--samples is {samples}; it must be at least 2")
+    given = {"iterations": iterations, "samples": samples}
+    changes = {key: value for key, value in given.items() if value is not None}
+    return preset(name, **changes) if changes else name
+
+
+def show_explained(found: Sequence[dict[str, Any]]) -> None:
+    """For people: the prediction, what spoke for and against it, and where the sheet is."""
+    from dprotonet.experiment.runs.familiarity import warning_of
+    from dprotonet.figures.words import looks_like
+
+    for item in found:
+        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
+        for row in item["rows"]:
+            name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
+            ahead = row["ahead"] and f" ({row['ahead']})"
+            print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}")
+        if said := warning_of(item["distance"]):
+            print(f"  {said}")
+        print(f"  sheet: {Path(item['folder'], item['sheet'])}")

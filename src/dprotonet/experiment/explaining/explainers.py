@@ -1,0 +1,127 @@
+"""What a network can be explained by: rivals of the decoder by name, and nodes for the decoder's own use.
+
+The rivals are CAMs, RISE, and a prototype network's own similarity maps.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from dprotonet.encoder.regions import Occurrence, Parts, Regions
+from dprotonet.errors import UserError
+from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.inference.presence import ChannelMaximum
+from dprotonet.inference.region_assignment import any_region
+from dprotonet.interpretation.base import Explainer
+from dprotonet.interpretation.cam import CAM
+from dprotonet.interpretation.cam import METHODS as CAMS
+from dprotonet.interpretation.nodes import Forward, PrototypeNode, RegionNode, Similarity
+from dprotonet.interpretation.occurrence import OccurrenceMaps
+from dprotonet.interpretation.prototype_maps import PrototypeMaps
+from dprotonet.interpretation.rise import Rise
+from dprotonet.interpretation.similarity import SimilarityMaps
+from dprotonet.network import DProtoNet
+
+RIVALS = (*CAMS, "rise", "similarity")
+
+
+def rival(name: str, classifier: Classifier) -> Explainer:
+    """The rival of that name for that network; it explains class nodes."""
+    if name == "rise":
+        return Rise(classifier.module)
+    if name == "similarity":
+        return own_maps(prototyped(classifier, "similarity"))
+    network = classifier.module
+    return CAM(network, name, stem=network.encoder.backbone if isinstance(network, DProtoNet) else None)
+
+
+def watches_probability(name: str) -> bool:
+    """RISE weighs masks by probabilities, the others look at the logit."""
+    return name == "rise"
+
+
+def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> PrototypeNode:
+    """The score of one prototype an image, by number."""
+    assignment = network.prototypes.assignment
+    if assignment is not any_region and not isinstance(assignment, ChannelMaximum):
+        raise UserError("prototypes that pool for themselves are no such nodes; explain a class instead")
+    return PrototypeNode(
+        network.encoder, _similarity_of(network), network.prototypes.vectors, numbers, model=network
+    )
+
+
+def row_node(
+    network: DProtoNet, region: Tensor, *, target: Tensor | None = None, names: Sequence[str] = ()
+) -> RegionNode:
+    """Rows of an explanation: the region (N,) in which the prototype of each was found, one an image.
+
+    Parts know where they are: they offer their maps to a decoder that asks (`own_guess` of its preset).
+    """
+    maps = _part_maps(network) if isinstance(network.encoder.regions, Parts) else None
+    return RegionNode(network.encoder, region, target=target, maps=maps, names=names)
+
+
+def _part_maps(network: DProtoNet) -> Forward:
+    regions = cast(Parts, network.encoder.regions)
+    return lambda images: regions.maps(network.encoder.feature_map(images))
+
+
+@torch.no_grad()
+def strongest_prototype(network: DProtoNet, images: Tensor, labels: Tensor) -> RegionNode:
+    """For each image, the region where its strongest prototype was found, Eqs. (12) and (14); labels (B,).
+
+    Unstated: of the many prototypes of a decision, whose map the paper measures. Ours is that of the asked
+    class which contributes most to it.
+    """
+    evidence = network.evidence(images)
+    own = network.head.owned(network.prototype_class)[labels]
+    if not own.any(dim=1).all():
+        raise UserError(f"class {int(labels[~own.any(dim=1)][0])} has no prototype left; explain the class")
+    number = network.contributions(evidence, labels).masked_fill(~own, -torch.inf).argmax(dim=1)
+    region = evidence.region.gather(1, number.unsqueeze(1)).squeeze(1)
+    names = [f"prototype {found} in the image" for found in number.tolist()]
+    return row_node(network, region, names=names)
+
+
+def prototyped(classifier: Classifier, method: str) -> DProtoNet:
+    """The network of a classifier that has prototypes; a UserError for others."""
+    if not isinstance(classifier.module, DProtoNet):
+        raise UserError(f"method '{method}' needs a prototype network, and {classifier.name} is none")
+    return classifier.module
+
+
+def own_maps(network: DProtoNet) -> PrototypeMaps:
+    """How a prototype network explains itself: similarity maps, or where its prototypes occur."""
+    if isinstance(network.encoder.regions, (Occurrence, Parts)):
+        return _occurrence(network, network.encoder.regions)
+    return SimilarityMaps(
+        network,
+        regions=network.encoder,
+        footprint=cast(Regions, network.encoder.regions).footprint(),
+        similarity=_similarity_of(network),
+        prototypes=network.prototypes.vectors,
+        weight=network.head.weight,
+    )
+
+
+def _similarity_of(network: DProtoNet) -> Similarity:
+    measure = network.prototypes.similarity
+
+    def similarity(regions: Tensor, vectors: Tensor) -> Tensor:
+        gap = measure.space(regions).unsqueeze(-2) - measure.ideal(vectors)
+        return measure.scores(gap.square().sum(dim=-1))
+
+    return similarity
+
+
+def _occurrence(network: DProtoNet, regions: Occurrence | Parts) -> OccurrenceMaps:
+    """Maps of regions that follow the image: of each prototype that of its region."""
+
+    def occurring(images: Tensor) -> tuple[Tensor, Tensor]:
+        feature_map = network.encoder.feature_map(images)
+        evidence = network.evidence_of(regions(feature_map))
+        return regions.maps(feature_map)[:, evidence.region[0]], evidence.scores
+
+    return OccurrenceMaps(network, occurring=occurring, weight=network.head.weight)

@@ -1,0 +1,116 @@
+"""Explanations as files: maps as .npy, pictures as .png, everything else in explanation.json."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainedRow
+from dprotonet.experiment.explaining.pictures import save_picture
+from dprotonet.experiment.explaining.saliency import Saliency
+from dprotonet.files import whole, write_text
+from dprotonet.interpretation.base import Explanation
+
+RESULT = "explanation.json"
+
+
+def folder_for(out: Path, number: int, name: str) -> Path:
+    """A folder of its own for every image; the number keeps images of one name apart."""
+    return out / f"{number:04d}-{Path(name).stem or 'image'}"
+
+
+def save_explained(explained: ExplainedPrediction, folder: Path, *, title: str = "") -> dict[str, Any]:
+    """A sheet for people and for every row its maps and overlays; what explanation.json says."""
+    save_picture(explained.picture(title), folder / "sheet.png")
+    content = {
+        **{key: value for key, value in asdict(explained.prediction).items() if key != "evidence"},
+        "rows": [_save_row(explained, row, place, folder) for place, row in enumerate(explained.rows, 1)],
+        "rest": explained.rest,
+        "size": list(explained.image.shape[-2:]),
+        "image_size": list(explained.image_size),
+        **_facts(explained.rows[0].input),
+        "sheet": "sheet.png",
+    }
+    return _written(content, folder)
+
+
+def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> dict[str, Any]:
+    """The maps and the pictures of one image; what explanation.json says."""
+    content = {
+        "name": item.name,
+        "model": model,
+        "method": method,
+        "label": item.label,
+        "class_name": item.class_name,
+        "probability": item.probability,
+        "likely": [{"class_name": name, "probability": share} for name, share in item.likely],
+        "familiar": item.familiar,
+        "distance": item.distance,
+        "node": item.explanation.node,
+        "size": list(item.explanation.heatmap.shape),
+        "image_size": list(item.image_size),
+        **boxes(item.explanation, item.image_size),
+        "kept": item.explanation.kept,
+        "passes": item.explanation.passes._asdict(),
+        **_facts(item.explanation),
+        "files": _save_maps(folder, item.explanation, raw=True)
+        | _save_pictures(folder, item.explanation, item.picture),
+    }
+    return _written(content, folder)
+
+
+def boxes(explanation: Explanation, image_size: Sequence[int]) -> dict[str, dict[str, int]]:
+    """The box in pixels of the map, which the network saw squashed to a square, and in those of the image."""
+    box = explanation.box()
+    stretched = box.stretched(explanation.raw.shape, image_size)
+    return {"box": box._asdict(), "box_in_image": stretched._asdict()}
+
+
+def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, folder: Path) -> dict[str, Any]:
+    stem = f"{place}-prototype-{row.item.prototype:04d}"
+    image, source = f"{stem}-image-", f"{stem}-source-"
+    return {
+        **asdict(row.item),
+        "ahead": row.item.ahead,
+        **boxes(row.input, explained.image_size),
+        "source_box": row.source.box()._asdict(),
+        "kept": row.input.kept,
+        "source_kept": row.source.kept,
+        "passes": row.input.passes._asdict(),
+        "source_passes": row.source.passes._asdict(),
+        "files": _save_maps(folder, row.input, raw=True, stem=image)
+        | _save_pictures(folder, row.input, explained.image, stem=image),
+        "source_files": _save_maps(folder, row.source, raw=False, stem=source)
+        | _save_pictures(folder, row.source, row.source_image, stem=source),
+    }
+
+
+def _save_maps(folder: Path, explanation: Explanation, *, raw: bool, stem: str = "") -> dict[str, str]:
+    maps = {kind: values for kind, values in explanation.maps().items() if raw or kind != "raw"}
+    for kind, values in maps.items():
+        with whole(folder / f"{stem}{kind}.npy") as temporary, temporary.open("wb") as file:
+            np.save(file, values.cpu().numpy())
+    return {kind: f"{stem}{kind}.npy" for kind in maps}
+
+
+def _save_pictures(
+    folder: Path, explanation: Explanation, image: Tensor, *, stem: str = ""
+) -> dict[str, str]:
+    """The sheet's overlay, and the paper's pictures: Eq. (18), Eq. (19), Algorithm 1's M^b·X0."""
+    pictures = explanation.pictures(image)
+    for kind, drawn in pictures.items():
+        save_picture(drawn, folder / f"{stem}{kind}.png")
+    return {kind: f"{stem}{kind}.png" for kind in pictures}
+
+
+def _facts(explanation: Explanation) -> dict[str, Any]:
+    return dict(explanation.facts)
+
+
+def _written(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    write_text(folder / RESULT, json.dumps(content, ensure_ascii=False, indent=1))
+    return {"folder": str(folder), **content}

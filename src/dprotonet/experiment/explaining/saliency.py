@@ -1,0 +1,186 @@
+"""Where any classifier looks: one heatmap an image, by the MDM decoder or by one of its rivals."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from dprotonet.errors import UserError
+from dprotonet.experiment.explaining.explainers import RIVALS, rival, watches_probability
+from dprotonet.experiment.runs.familiarity import warning_of
+from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
+from dprotonet.figures import saliency_sheet
+from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.masking_task import Step
+from dprotonet.interpretation.mdm import MDM, Preset
+from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.network import DProtoNet
+from dprotonet.ops import upsample
+
+METHODS = ("mdm", *RIVALS)
+_BLOCK = 16  # images explained at a time: bounds the memory
+_LONGEST = 640  # edge of a picture for people
+_LIKELY = 3  # classes named with every image
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Saliency:
+    """Why one image was given the class `label`, or might be; `picture` has the image's own proportions."""
+
+    name: str
+    picture: Tensor  # (3, H, W) uint8
+    label: int
+    class_name: str
+    probability: float
+    likely: tuple[tuple[str, float], ...]  # the likeliest classes
+    explanation: Explanation  # at the size that the network wants
+    image_size: tuple[int, int]  # height and width of the image itself
+    distance: float | None = None  # from what the run knows; above 1 an image is not familiar
+
+    @property
+    def familiar(self) -> bool | None:
+        """False: nothing here looks like what the run knows; None: the network cannot tell."""
+        return None if self.distance is None else self.distance <= 1
+
+    @property
+    def heatmap(self) -> Tensor:
+        """The heatmap at the size of the picture, (H, W) in [0, 1]."""
+        height, width = self.picture.shape[-2:]
+        return upsample(self.explanation.heatmap.cpu(), (height, width)).clamp(0, 1)
+
+
+def saliency(
+    classifier: Classifier,
+    images: ImageLike | Sequence[ImageLike],
+    *,
+    method: str = "mdm",
+    preset: str | Preset = "fast",
+    target: str | int | None = None,
+    on_progress: Progress | None = None,
+) -> list[Saliency]:
+    """The heatmap of each image for the class `target`, by default the one that was predicted."""
+    if method not in METHODS:
+        raise UserError(f"unknown method '{method}'; known: {', '.join(METHODS)}")
+    label = None if target is None else classifier.label(target)
+    asked, found = several(images), []
+    for start in range(0, len(asked), _BLOCK):
+        block = asked[start : start + _BLOCK]
+        meter = _Meter(start, len(block), len(asked), on_progress)
+        inputs = classifier.inputs(block)
+        probabilities, distances = _seen(classifier, inputs)
+        labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
+        explanations = _explained(classifier, inputs, labels, method=method, preset=preset, meter=meter)
+        rows = zip(block, labels.tolist(), probabilities, explanations, distances, strict=True)
+        found += [_saliency(classifier, *row) for row in rows]
+    return found
+
+
+def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
+    """All images on one sheet, each beside its heatmap."""
+    return saliency_sheet(
+        [item.picture for item in found],
+        [item.heatmap for item in found],
+        titles=[_short(item.class_name) for item in found],
+        captions=[_caption(item) for item in found],
+        notices=[warning_of(item.distance) for item in found],
+    )
+
+
+def _explained(
+    classifier: Classifier,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    method: str,
+    preset: str | Preset,
+    meter: "_Meter",
+) -> list[Explanation]:
+    if method == "mdm":
+        decoder = MDM(classifier.module, preset=preset)
+        node = ClassNode(classifier.module, labels, probability=decoder.preset.probability)
+        return decoder.explain(inputs, node, on_step=meter.step)
+    node = ClassNode(classifier.module, labels, probability=watches_probability(method))
+    found = rival(method, classifier).explain(inputs, node)
+    meter.finish()
+    return found
+
+
+class _Seen(NamedTuple):
+    probabilities: Tensor  # (B, C) in float64
+    distances: Sequence[float | None]  # from what the run knows, where it can tell
+
+
+@torch.no_grad()
+def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
+    """One look at a batch."""
+    known, module = classifier.familiarity, classifier.module
+    if known is None or not isinstance(module, DProtoNet):
+        return _Seen(_shares(module(inputs)), [None] * len(inputs))
+    found = module.evidence(inputs)
+    return _Seen(_shares(found.logits), known.distance(found.distances).tolist())
+
+
+def _shares(logits: Tensor) -> Tensor:
+    return logits.double().softmax(dim=1).cpu()
+
+
+def _saliency(
+    classifier: Classifier,
+    image: ImageLike,
+    label: int,
+    probabilities: Tensor,
+    explanation: Explanation,
+    distance: float | None,
+) -> Saliency:
+    order = probabilities.argsort(descending=True)[:_LIKELY].tolist()
+    return Saliency(
+        name=name_of(image),
+        picture=picture(image, longest=_LONGEST),
+        label=label,
+        class_name=classifier.classes[label],
+        probability=float(probabilities[label]),
+        likely=tuple((classifier.classes[index], float(probabilities[index])) for index in order),
+        explanation=explanation,
+        image_size=image_size(image),
+        distance=distance,
+    )
+
+
+def _caption(item: Saliency) -> str:
+    (likeliest, sure), *_ = item.likely
+    lines = [f"predicted with {item.probability:.1%}", Path(item.name).name]
+    if likeliest != item.class_name:
+        lines[0] = f"asked for, given {item.probability:.1%}"
+        lines.insert(1, f"predicted: {_short(likeliest)} ({sure:.1%})")
+    return "\n".join(line for line in lines if line)
+
+
+def _short(class_name: str) -> str:
+    """The first of the names that ImageNet has for a class."""
+    return class_name.split(",")[0]
+
+
+@dataclass(frozen=True)
+class _Meter:
+    """Progress in images, in parts of an image while a block of them is under way."""
+
+    before: int
+    count: int
+    total: int
+    on_progress: Progress | None
+
+    def step(self, step: Step) -> None:
+        if self.on_progress is not None:
+            done = self.before * step.total + self.count * step.number
+            self.on_progress(done, self.total * step.total)
+
+    def finish(self) -> None:
+        if self.on_progress is not None:
+            self.on_progress(self.before + self.count, self.total)

@@ -1,0 +1,87 @@
+"""What a model says of every image of a split, batch by batch: the one pass that judging prototypes needs.
+
+Facts, pruning and what-if all look at plain images in their order; none keeps more than it has to. Where the
+backbone rested in training, its features are taken from training's cache if they are still there: half
+precision, as the prototypes were learned from.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.transforms import Views
+from dprotonet.errors import UserError
+from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.build.training import build_augment, default_cache
+from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.network import DProtoNet, Evidence
+from dprotonet.training.features import FeatureCache
+from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
+
+Progress = Callable[[int, int], None]
+_BATCH = 60
+
+
+class LabelledEvidence(NamedTuple):
+    """Evidence of a batch and the labels (B,) of its images."""
+
+    evidence: Evidence
+    labels: Tensor
+
+
+@torch.no_grad()
+def split_evidence(
+    model: TrainedModel, data: ImageData, on_progress: Progress | None = None
+) -> Iterator[LabelledEvidence]:
+    """Every batch of the split in order; `on_progress` hears of (images done, images in all)."""
+    device = model.prototyped.prototype_class.device
+    views, network = _source(model, data)
+    done = 0
+    for view in load(views, plain_batches(len(data), batch=_BATCH, share=ProcessShare()), workers=0):
+        labels = torch.as_tensor(view.label).to(device)
+        yield LabelledEvidence(network.evidence(view.inputs.to(device)), labels)
+        done += len(view.inputs)
+        if on_progress is not None:
+            on_progress(done, len(data))
+
+
+def _source(model: TrainedModel, data: ImageData) -> tuple[ViewSource, DProtoNet]:
+    """Kept features with the network that takes them, or else images with the whole network."""
+    network, training = model.prototyped, model.config.training
+    if training.mode == "frozen":
+        device, seed = network.prototype_class.device, model.config.data.data_seed
+        for augment, count in (
+            (build_augment(model.config.augmentation), training.augmentations),
+            (None, 0),
+        ):  # as of train, as of val
+            views = Views(data, model.normalise, augment=augment, seed=seed)
+            kept = FeatureCache(default_cache(), network.encoder.backbone, views, count, device).kept()
+            if kept is not None:
+                return kept, network.without_backbone().eval()
+    return Views(data, model.normalise, augment=None, seed=0), network
+
+
+def check_split(model: TrainedModel, data: ImageData) -> None:
+    """An error where prototypes cannot be judged on this data, before any work is done."""
+    model.check_prototypes()
+    if tuple(data.classes) != model.classes:
+        raise UserError("the data has other classes than the run; use the data it was trained on")
+    if not len(data):
+        raise UserError("the split has no images to judge prototypes on")
+
+
+def splits_of_run(
+    model: TrainedModel, on_progress: Progress | None = None, *, moved_to: str | None = None
+) -> Splits:
+    """The data that the run was trained on, if it is still there or (a --data) where it has moved to."""
+    config = model.config.data
+    try:
+        return build_splits(config if moved_to is None else replace(config, data=moved_to), on_progress)
+    except UserError as error:
+        if moved_to is not None:
+            raise
+        raise UserError(f"the run's data, {config.data}, cannot be read: {error}") from None

@@ -1,0 +1,81 @@
+"""A network to be explained, by what a user calls it: `timm:NAME[:WEIGHTS]`, or a run folder."""
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from dprotonet.compat import import_guarded
+from dprotonet.data.transforms import Normalise
+from dprotonet.encoder.backbone import BackboneSpec
+from dprotonet.encoder.classifier import load_classifier
+from dprotonet.errors import UserError
+from dprotonet.experiment.runs.familiarity import Familiarity
+from dprotonet.experiment.trained.image_like import ImageLike, square
+from dprotonet.experiment.trained.trained_model import TrainedModel, on_device
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A network from images to logits, its class names, and the images it wants."""
+
+    name: str
+    module: nn.Module
+    classes: tuple[str, ...]
+    size: int
+    normalise: Normalise
+    familiarity: Familiarity | None = None  # from when on an image is strange to it, where it can tell
+
+    @classmethod
+    def open(cls, name: str | PathLike[str], *, device: str | torch.device | None = None) -> "Classifier":
+        """`timm:NAME[:WEIGHTS]` with its own classifier, or the folder of a trained DProtoNet."""
+        text = str(name)
+        if text.startswith("timm:"):
+            return cls._of_timm(BackboneSpec.parse(text), device)
+        if not Path(text).expanduser().is_dir():
+            raise UserError(
+                f"{text} is not a run folder; for a timm model write timm:NAME or timm:NAME:WEIGHTS"
+            )
+        return cls.of_model(TrainedModel.load(text, device=device), name=text)
+
+    @classmethod
+    def of_model(cls, model: TrainedModel, *, name: str = "DProtoNet") -> "Classifier":
+        """A trained DProtoNet as an ordinary classifier."""
+        size = model.config.data.image_size
+        return cls(name, model.network, model.classes, size, model.normalise, model.familiarity)
+
+    @classmethod
+    def _of_timm(cls, spec: BackboneSpec, device: str | torch.device | None) -> "Classifier":
+        found = load_classifier(spec)
+        normalise = Normalise(found.mean, found.std, channels=found.channels)
+        names = _names(found.module, found.classes)
+        return cls(str(spec), on_device(found.module, device), names, found.size, normalise)
+
+    def inputs(self, images: list[ImageLike]) -> Tensor:
+        """Images as the network wants them, (B, C, H, W), squashed to its own size."""
+        pixels = torch.stack([square(image, size=self.size) for image in images])
+        return self.normalise(pixels).to(next(self.module.parameters()).device)
+
+    def label(self, target: str | int) -> int:
+        """The number of a class, by its number or its name."""
+        if isinstance(target, str) and target in self.classes:
+            return self.classes.index(target)
+        if not str(target).isdecimal():
+            raise UserError(f"{self.name} has no class '{target}'; give one of its names, or a number")
+        if int(target) >= len(self.classes):
+            raise UserError(
+                f"{self.name} has no class {target}; its classes are 0 to {len(self.classes) - 1}"
+            )
+        return int(target)
+
+
+def _names(module: nn.Module, count: int) -> tuple[str, ...]:
+    """What ImageNet calls the classes, where the model's are ImageNet's."""
+    data = import_guarded("timm.data")
+    subset = data.infer_imagenet_subset(module)
+    if subset is None:
+        return tuple(f"class {number}" for number in range(count))
+    info = data.ImageNetInfo(subset)
+    return tuple(info.index_to_description(number) for number in range(count))

@@ -1,0 +1,79 @@
+"""The network as other programs meet it: images in [0, 1] to logits, probabilities and evidence.
+
+Normalisation is part of it, so that nobody has to repeat it. Everything is plain tensor operations over a
+free number of images: the search in blocks that training uses would fix that number.
+"""
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from dprotonet.data.transforms import LUMA, Normalise
+from dprotonet.inference.contrast import likeliest_other
+from dprotonet.inference.region_assignment import any_region, any_region_at_once
+from dprotonet.network import BlackBox, DProtoNet, Network
+
+
+class Decision(NamedTuple):
+    """What a black box can say: (B, C) each."""
+
+    logits: Tensor
+    probabilities: Tensor
+
+
+class Reasons(NamedTuple):
+    """What a network with prototypes can say, too: (B, P) each.
+
+    Contributions are to the predicted class; those to its rival, the likeliest other class, say what decided.
+    """
+
+    logits: Tensor
+    probabilities: Tensor
+    scores: Tensor
+    distances: Tensor
+    region: Tensor
+    contributions: Tensor
+    rival_contributions: Tensor
+
+
+class Deployed(nn.Module):
+    """RGB images (B, 3, H, W) float32 in [0, 1] to a Decision or Reasons; a copy of `network`, on the CPU."""
+
+    mean: Tensor
+    std: Tensor
+    luma: Tensor
+
+    def __init__(self, network: Network, normalise: Normalise) -> None:
+        super().__init__()
+        self.network = copy.deepcopy(network).cpu().eval().requires_grad_(False)
+        if isinstance(self.network, DProtoNet) and self.network.prototypes.assignment is any_region:
+            self.network.prototypes.assignment = any_region_at_once
+        self.channels = normalise.channels
+        self.register_buffer("mean", per_channel(normalise.mean, normalise.channels))
+        self.register_buffer("std", per_channel(normalise.std, normalise.channels))
+        self.register_buffer("luma", torch.tensor(LUMA).reshape(3, 1, 1))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (Decision if isinstance(self.network, BlackBox) else Reasons)._fields
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        grey = self.channels == 1
+        values = (images * self.luma).sum(dim=1, keepdim=True) if grey else images
+        inputs = (values - self.mean) / self.std
+        if isinstance(self.network, BlackBox):
+            logits = self.network(inputs)
+            return (logits, logits.softmax(dim=1))
+        evidence = self.network.evidence(inputs)
+        label = evidence.logits.argmax(dim=1)
+        points = self.network.contributions(evidence, label)
+        rivals = self.network.contributions(evidence, likeliest_other(evidence.logits, label))
+        return (evidence.logits, evidence.logits.softmax(dim=1), *evidence[1:], points, rivals)
+
+
+def per_channel(numbers: tuple[float, ...], channels: int) -> Tensor:
+    """A mean or deviation as (channels, 1, 1)."""
+    given = torch.tensor(numbers, dtype=torch.float32)
+    return (given.mean().reshape(1) if channels == 1 else given.expand(3)).reshape(-1, 1, 1).clone()
