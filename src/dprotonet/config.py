@@ -40,7 +40,7 @@ class DataConfig:
     allow_leaks: bool = False
     """Train even if the same image is in two splits."""
     image_cache: str = ""
-    """Folder for a cache of resized images, so that each file is decoded only once (default: no cache)."""
+    """Folder for a cache of resized images, so that each file is decoded only once; empty: no cache."""
     species: int = 12
     """Number of built-in bird species, 2 to 200."""
     train_per_species: int = 60
