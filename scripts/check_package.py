@@ -40,7 +40,8 @@ SIZES = {
 def members(archive: Path) -> set[str]:
     """The files of a wheel or an sdist, by their places below src."""
     if archive.suffix == ".whl":
-        return set(zipfile.ZipFile(archive).namelist())
+        with zipfile.ZipFile(archive) as wheel:
+            return set(wheel.namelist())
     with tarfile.open(archive) as opened:
         names = (member.name for member in opened if member.isfile())
         return {name.partition("/")[2].removeprefix("src/") for name in names}
@@ -51,9 +52,8 @@ def lacking(archive: Path, source: Path = SOURCE) -> list[str]:
     files = (path.relative_to(source) for path in (source / "dprotonet").rglob("*") if path.is_file())
     expected = {path.as_posix() for path in files if "__pycache__" not in path.parts}
     found = members(archive)
-    return sorted(expected - found) + [
-        kind for kind in KINDS if not any(fnmatch(name, kind) for name in found)
-    ]
+    absent = [kind for kind in KINDS if not any(fnmatch(name, kind) for name in found)]
+    return sorted(expected - found) + absent
 
 
 def installed(wheel: Path, folder: Path, constraints: Path | None) -> Path:
@@ -98,11 +98,12 @@ def main() -> None:
             sys.exit(f"{archive} lacks {', '.join(missing)}")
         print(f"{archive}: every file is inside, {archive.stat().st_size / 1e6:.1f} MB", flush=True)
     constraints = arguments.constraints.resolve() if arguments.constraints else None
-    with tempfile.TemporaryDirectory() as folder:
-        commands = installed(wheel.resolve(), Path(folder) / "env", constraints)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary).resolve()
+        commands = installed(wheel.resolve(), folder / "env", constraints)
         print(f"{wheel}: installed into a fresh environment", flush=True)
-        (Path(folder) / "elsewhere").mkdir()
-        results = try_demo(commands, Path(folder) / "elsewhere")
+        (folder / "elsewhere").mkdir()
+        results = try_demo(commands, folder / "elsewhere")
     print(f"{wheel}: the demo runs, accuracy {results['accuracy']:.1%}")
 
 
