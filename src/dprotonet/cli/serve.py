@@ -64,10 +64,14 @@ def main(words: list[str]) -> None:
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
 
 
+def missing_packages() -> list[str]:
+    """What `dprotonet serve` needs and is not installed."""
+    return [package for module, package in EXTRA.items() if find_spec(module) is None]
+
+
 def _check_extra() -> None:
-    for module, package in EXTRA.items():
-        if find_spec(module) is None:
-            raise UserError(f"dprotonet serve needs the package {package}: pip install 'dprotonet[web]'")
+    for package in missing_packages():
+        raise UserError(f"dprotonet serve needs the package {package}: pip install 'dprotonet[web]'")
 
 
 def _announce(address: str) -> None:
