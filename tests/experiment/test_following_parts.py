@@ -22,8 +22,6 @@ from dprotonet.experiment.quality.intervention import subject as intervention
 from dprotonet.experiment.quality.row_maps import DecoderMaps
 from dprotonet.experiment.runs.place import Place, places_of
 from dprotonet.experiment.runs.run_folder import prototype_records
-from dprotonet.experiment.trained.answer import answer
-from dprotonet.experiment.trained.class_evidence import class_evidence
 from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.interpretation.base import Passes
 from dprotonet.interpretation.mdm import MDM, preset
@@ -83,7 +81,7 @@ def test_evidence_tells_where_each_part_is_in_this_image(model: dp.Model) -> Non
     image = splits_of_run(model).test[1].image
     wanted = by_loops(model, image)
     assert model.places is None
-    for evidence in (model.predict(image).evidence, answer(model, image).evidence(0)):
+    for evidence in (model.predict(image).evidence, model.answer(image).evidence(0)):
         assert [item.place for item in sorted(evidence, key=lambda item: item.prototype)] == wanted * 4
     with torch.no_grad():
         plain = model.prototyped.evidence(model.inputs([image]))
@@ -132,7 +130,7 @@ def test_a_part_that_is_behind_comes_before_prototypes_that_say_nothing(model: d
         prediction = model.predict(image)
         told = [
             prediction.evidence,
-            *(class_evidence(model, prediction, label).evidence for label in range(4)),
+            *(model.answer(image).evidence(label) for label in range(4)),
         ]
     finally:
         with torch.no_grad():
@@ -149,10 +147,9 @@ def test_evidence_is_sorted_by_what_decides(model: dp.Model) -> None:
     """Leads of the class's prototypes add up to its margin; a rival's prototypes have none."""
     image = splits_of_run(model).test[1].image
     prediction = model.predict(image)
-    said = answer(model, image)
+    said = model.answer(image)
     for label in range(len(model.classes)):
-        told = class_evidence(model, prediction, label).evidence
-        assert [item.prototype for item in told] == [item.prototype for item in said.evidence(label)]
+        told = said.evidence(label)
         assert [item.decides for item in told] == sorted((item.decides for item in told), reverse=True)
         leading = [item for item in told if item.lead is not None]
         assert {item.class_name for item in leading} == {model.classes[label]}

@@ -26,7 +26,6 @@ from dprotonet.experiment.prototypes.parts import (
 from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 from dprotonet.experiment.prototypes.what_if import without
 from dprotonet.experiment.runs.place import Place
-from dprotonet.experiment.trained.answer import answer
 from dprotonet.experiment.trained.part_names import FILE, PartName, letters, read_part_names
 from dprotonet.experiment.transfer.export.card import Card
 from dprotonet.experiment.transfer.export.deployed import Deployed
@@ -127,7 +126,7 @@ def test_names_are_kept_follow_their_prototypes_and_are_said(run: Path) -> None:
     loaded = dp.load(run)
     assert loaded.part_names == {0: PartName("B"), 3: PartName("hooked beak", given=True)}
     image = splits_of_run(model).test[0].image
-    for evidence in (loaded.predict(image).evidence, answer(loaded, image).evidence(2)):
+    for evidence in (loaded.predict(image).evidence, loaded.answer(image).evidence(2)):
         said = {item.prototype: item.words for item in evidence}
         assert (said[0], said[1]) == ("its part B looks like part B of", "looks like")
         assert said[3] == "its hooked beak looks like the hooked beak of"

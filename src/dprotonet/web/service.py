@@ -20,7 +20,6 @@ from dprotonet.experiment.explaining.pictures import place_picture, source_image
 from dprotonet.experiment.explaining.streaming import available_methods, twin
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.parts import name_parts
-from dprotonet.experiment.trained.answer import answer
 from dprotonet.web.explaining import Explaining
 from dprotonet.web.image_record import ImageRecord, Map, RowPlace, png
 from dprotonet.web.job import Job
@@ -111,7 +110,7 @@ class Service:
 
     def _look(self, name: str, pixels: Tensor, picture: Tensor) -> str:
         extent = (picture.shape[-1], picture.shape[-2])
-        return self.images.add(ImageRecord(name, pixels, png(picture), extent, answer(self.model, pixels)))
+        return self.images.add(ImageRecord(name, pixels, png(picture), extent, self.model.answer(pixels)))
 
     def image(self, key: str) -> ImageRecord:
         seen = self.images.find(key)

@@ -144,13 +144,10 @@ class QualityCheck:
             other = None if "far" in self.skip else self._other(numbers, place)
             yield Scene(sample, image, noisy, other, self._rows(image), strongest[sample.label])
 
-    @torch.no_grad()
     def _rows(self, image: Tensor) -> list[int]:
         """The prototypes that `explain` shows: those that decide most for the predicted class."""
-        evidence = self.model.prototyped.evidence(image)
-        label, scores = int(evidence.logits[0].argmax()), evidence.scores[0].cpu().double().tolist()
-        items = self.model.evidence(label, scores, evidence.region[0].tolist(), None)
-        return [item.prototype for item in items[: self.top]]
+        (answer,) = self.model.answers_to(image)
+        return [item.prototype for item in answer.evidence(answer.label())[: self.top]]
 
     def _other(self, numbers: Sequence[int], place: int) -> Tensor:
         """The next image of another class, or the next one at all."""
