@@ -7,8 +7,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from dprotonet.metrics.classification import accuracy, confusion_matrix
+from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
 
@@ -26,6 +27,27 @@ class Predictions:
     @property
     def accuracy(self) -> float:
         return accuracy(self.confusion)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Answers to the validation images, and what they come to."""
+
+    predictions: Predictions
+    balanced: bool = False  # judged by balanced accuracy
+
+    @property
+    def accuracy(self) -> float:
+        return self.predictions.accuracy
+
+    @property
+    def loss(self) -> float:
+        return cross_entropy(self.predictions.logits, self.predictions.labels).item()
+
+    @property
+    def judged(self) -> float:
+        """What the model that is kept is chosen by."""
+        return balanced_accuracy(self.predictions.confusion) if self.balanced else self.accuracy
 
 
 def share_of(accelerator: Accelerator) -> ProcessShare:
