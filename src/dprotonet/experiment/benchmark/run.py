@@ -197,8 +197,8 @@ def _fitted(trainer: Trainer, baseline: str) -> Generator[Preparing, None, dict[
 def config_digest(config: Config) -> str:
     """Of all that decides what is learned.
 
-    What is at its default is left out, so that a setting of a later version, which had its default before,
-    does not hide finished runs. Where a default itself has changed, `read_result` tells them apart.
+    What is at its default is left out, so that a setting of a later version does not give an unfinished run
+    another folder. Whether a finished one is still the same, `read_result` tells.
     """
     plain = by_name(Config())
     settings = {
