@@ -16,7 +16,7 @@ from dprotonet.experiment.explaining.explain import explained_rows
 from dprotonet.experiment.explaining.explainers import row_node, strongest_prototype
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.explaining.streaming import grow_evidence
-from dprotonet.experiment.prototypes.parts import Found, name_parts, nearest_places, suggested
+from dprotonet.experiment.prototypes.parts import FoundPlace, name_parts, nearest_places, suggested
 from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 from dprotonet.experiment.quality.intervention import subject as intervention
 from dprotonet.experiment.quality.row_maps import DecoderMaps
@@ -109,7 +109,7 @@ def test_all_prototypes_of_a_part_have_one_name(model: dp.Model) -> None:
     train = splits_of_run(model).train
     names = suggested(model, train, [[] for _ in model.prototypes])
     assert [names[number].name for number in range(6)] == [*"ABCABC"]
-    shared = [[Found(0, Place(0.0, 0.0, 1.0, 1.0))] for _ in model.prototypes]
+    shared = [[FoundPlace(0, Place(0.0, 0.0, 1.0, 1.0))] for _ in model.prototypes]
     voted = suggested(model, train, shared)
     assert len({voted[number] for number in (1, 4, 7, 10)}) == 1
     name_parts(model, {4: "beak"})
@@ -189,7 +189,7 @@ def test_rows_that_are_measured_are_those_that_are_shown(model: dp.Model) -> Non
     shown = MDM(preset=SHORT).explain(inputs.expand(2, -1, -1, -1), node)
     maps = torch.stack([one.heatmap for one in shown])
     assert shown[0].passes == FROM_ITS_MAP
-    assert torch.equal(intervention.row_maps(model, subject, subject.rows, SHORT), maps)
+    assert torch.equal(intervention.subject_maps(model, subject, subject.rows, SHORT), maps)
     assert torch.equal(DecoderMaps(model.prototyped, SHORT)(inputs, subject.rows.tolist(), sample), maps)
     strongest = strongest_prototype(model.prototyped, inputs, torch.tensor([0]))
     assert MDM(preset=SHORT).explain(inputs, strongest)[0].passes == FROM_ITS_MAP

@@ -15,7 +15,7 @@ from dprotonet.data.base import ImageData, Sample
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.pictures import prototypes_picture
 from dprotonet.experiment.prototypes.parts import (
-    Found,
+    FoundPlace,
     keep_names,
     name_parts,
     nearest_places,
@@ -82,7 +82,7 @@ def test_the_part_under_a_place(run: Path) -> None:
 def test_names_are_suggested_where_most_images_agree_and_else_letters(run: Path) -> None:
     model = dp.load(run)
     data: Any = Planted(model)
-    found = [[Found(index, QUARTER) for index in range(6)]] * len(model.prototypes)
+    found = [[FoundPlace(index, QUARTER) for index in range(6)]] * len(model.prototypes)
     names = suggested(model, data, found)
     assert names[0].name == "beak"
     assert names[0].share == pytest.approx(4 / 6)
@@ -106,7 +106,7 @@ def test_nearest_places_by_loops_over_everything(run: Path) -> None:
             if train.labels[index] == owner:
                 each = (vectors[index] - vector).square().sum(dim=1)
                 gaps.append((float(each.min()), index, int(each.argmin())))
-        wanted = [Found(index, model.places[region]) for _, index, region in sorted(gaps)[:3]]
+        wanted = [FoundPlace(index, model.places[region]) for _, index, region in sorted(gaps)[:3]]
         assert found[number] == wanted
     assert parts_picture(model, train, found, class_name=model.classes[1]).height > 400
 

@@ -9,7 +9,7 @@ from tests.conftest import tiny_network, tiny_views
 
 from dprotonet.errors import ComputationError
 from dprotonet.network import DProtoNet
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone, PushDone, RoundDone, StepDone
 from dprotonet.training.phases import LearningRates, Phase, Push, plan
 from dprotonet.training.push import Pusher
@@ -21,7 +21,7 @@ RATES = LearningRates()
 
 def engine(network: DProtoNet, **settings: int) -> Engine:
     accelerator = Accelerator(cpu=True)
-    numbers = Settings(**{"batch": 6, "patience": 9, **settings})
+    numbers = EngineSettings(**{"batch": 6, "patience": 9, **settings})
     return Engine(
         network,
         tiny_views("train"),

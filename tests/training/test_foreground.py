@@ -10,7 +10,7 @@ from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.losses import PrototypeLoss, excess_area
 from dprotonet.training.choose_objective import Extra, whole_objective
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone
 from dprotonet.training.foreground import border_of, class_energy, object_likeness
 from dprotonet.training.objective import PartAreaObjective, WholeObjective
@@ -178,7 +178,7 @@ def test_the_objective_counts_parts_and_not_the_whole_image(whole: bool) -> None
 def test_the_area_is_a_term_of_the_log_where_it_is_learned() -> None:
     extra = Extra(part_area=0.05)
     accelerator, views = Accelerator(cpu=True), Planted()
-    settings = Settings(batch=5, accumulate=2)
+    settings = EngineSettings(batch=5, accumulate=2)
     runner = Engine(
         network(2), views, views, accelerator, Pusher(accelerator), extra=extra, settings=settings
     )

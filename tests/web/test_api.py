@@ -17,7 +17,7 @@ from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.runs.run_folder import unknown_source
 from dprotonet.figures.style import sentence
 from dprotonet.web.app import create_app
-from dprotonet.web.service import Service, Settings
+from dprotonet.web.service import Service, ServiceSettings
 from web_server import HERE, QUICK, sent, until
 
 BIRD = Birds(species=4, per_species=3, split="test", size=64)[1].image
@@ -229,7 +229,7 @@ def test_an_imported_run_has_evidence_and_no_places(model: dp.Model, bird: bytes
     records = [unknown_source(item.prototype, item.class_name) for item in model.prototypes]
     imported = dp.Model(model.network, config=model.config, classes=model.classes, prototypes=records)
     imported.folder = model.folder
-    service = Service(imported, Settings(preset=QUICK))
+    service = Service(imported, ServiceSettings(preset=QUICK))
     client = TestClient(create_app(service), base_url=HERE)
     assert client.get("/api/run").json()["sources"] is False
     found = sent(client, bird)

@@ -13,7 +13,7 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.experiment.demo import DemoResults
-    from dprotonet.report.gather import Progress
+    from dprotonet.progress import NamedProgress
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def main(words: list[str]) -> None:
     print(f"next: dprotonet explain {shlex.quote(str(arguments.out))} IMAGE --out explained")
 
 
-def _report(found: "DemoResults", folder: Path, on_progress: "Progress") -> str:
+def _report(found: "DemoResults", folder: Path, on_progress: "NamedProgress") -> str:
     """All of it on one page; heatmaps that the demo has made are not made again, and few others are."""
     from dprotonet.cli.report import written
     from dprotonet.report.options import AtHand, ReportOptions

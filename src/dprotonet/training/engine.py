@@ -65,7 +65,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """Plain numbers of the loop; `patience` counts pushes without a better validation accuracy."""
 
     seed: int = 0
@@ -103,7 +103,7 @@ class Engine:
     pusher: Pusher
     loss: PrototypeLoss = field(default_factory=PrototypeLoss)
     extra: Extra = field(default_factory=Extra)
-    settings: Settings = field(default_factory=Settings)
+    settings: EngineSettings = field(default_factory=EngineSettings)
     position: Position = field(default_factory=Position)
     projection: Projection | None = None
     optimizer: Optimizer | None = None

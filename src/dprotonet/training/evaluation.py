@@ -1,6 +1,5 @@
 """Logits of a whole split, exact across processes: no image dropped, none counted twice."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
+from dprotonet.progress import Progress
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
 
@@ -62,7 +62,7 @@ def evaluate(
     accelerator: Accelerator,
     batch: int = 60,
     workers: int = 0,
-    on_batch: Callable[[int, int], None] | None = None,
+    on_batch: Progress | None = None,
 ) -> Predictions:
     """Run the network in eval mode over the plain images of a split; every process gets all logits."""
     was_training = network.training

@@ -7,10 +7,11 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
-from dprotonet.experiment.prototypes.split_evidence import Progress, check_split, split_evidence
+from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
 from dprotonet.experiment.prototypes.what_if import without
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.prune import NearestImages, PruneRule, kept_prototypes
+from dprotonet.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ backbone rested in training, its features are taken from training's cache if the
 precision, as the prototypes were learned from.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,10 +19,10 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_augment, default_cache
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.network import DProtoNet, Evidence
+from dprotonet.progress import Progress
 from dprotonet.training.features import FeatureCache
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
-Progress = Callable[[int, int], None]
 _BATCH = 60
 
 

@@ -15,10 +15,11 @@ from dprotonet.config import TrainingConfig
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.training import build_loss, build_stages
-from dprotonet.experiment.prototypes.split_evidence import Progress, check_split, split_evidence
+from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.prune import pruned
 from dprotonet.network import DProtoNet
+from dprotonet.progress import Progress
 from dprotonet.training.last_layer import LastLayer, train_head
 from dprotonet.training.phases import Phase
 from dprotonet.training.scores import ScoreViews

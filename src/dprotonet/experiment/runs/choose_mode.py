@@ -21,7 +21,7 @@ from torch import Tensor
 from dprotonet.config import Config
 from dprotonet.data.folds import TooFewForFolds
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import Progress, RememberedSplits
+from dprotonet.experiment.build.data import RememberedSplits
 from dprotonet.experiment.build.trackers import check_trackers
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.runs.cross_validation import CrossValidation, FoldStep
@@ -29,6 +29,7 @@ from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.files import write_text
 from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
+from dprotonet.progress import Progress
 
 Mode = Literal["frozen", "joint"]
 Answers = tuple[Tensor, Tensor]  # labels and predictions (N,)

@@ -1,6 +1,6 @@
 """A trained network with its class names and prototypes: it predicts, and says by which evidence."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -30,6 +30,7 @@ from dprotonet.experiment.trained.image_like import ImageLike, name_of, square
 from dprotonet.experiment.trained.part_names import PartName, read_part_names, write_part_names
 from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
+from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import load_weights
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -176,7 +177,7 @@ class TrainedModel:
         return far
 
     def measured_familiarity(
-        self, known: ImageData, *, share: float = SHARE, on_progress: Callable[[int, int], None] | None = None
+        self, known: ImageData, *, share: float = SHARE, on_progress: Progress | None = None
     ) -> Familiarity:
         """The threshold of strangeness, from images it was not trained on, such as the validation split."""
         views = Views(known, self.normalise, augment=None, seed=0)

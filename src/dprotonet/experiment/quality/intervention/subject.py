@@ -184,7 +184,7 @@ def _strongest(values: Tensor, most: int) -> Tensor:
     return (positive if len(positive) else order)[:most]
 
 
-def row_maps(model: TrainedModel, subject: Subject, prototypes: Tensor, preset: str | Preset) -> Tensor:
+def subject_maps(model: TrainedModel, subject: Subject, prototypes: Tensor, preset: str | Preset) -> Tensor:
     """Where the image looks like each of the prototypes (J,): heatmaps (J, H, W) of the decoder."""
     regions, place = subject.region[prototypes].unique(return_inverse=True)  # a region is decoded once
     inputs = model.inputs([subject.sample.image]).expand(len(regions), -1, -1, -1)
