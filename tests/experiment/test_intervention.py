@@ -18,7 +18,7 @@ from dprotonet.experiment.compare.method import preset_of
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.quality.intervention import check as check_module
 from dprotonet.experiment.quality.intervention import subject as subject_module
-from dprotonet.experiment.quality.intervention.check import InterventionCheck, spread
+from dprotonet.experiment.quality.intervention.check import InterventionCheck, spread_over_classes
 from dprotonet.experiment.quality.intervention.result import (
     AREA,
     EXCHANGE,
@@ -188,9 +188,9 @@ def test_a_region_is_decoded_once_and_alike(model: Model, birds: Birds) -> None:
 
 def test_images_are_spread_over_the_classes() -> None:
     labels = [0, 0, 0, 1, 1, 2]
-    assert spread(labels, 3) == [0, 3, 5]
-    assert spread(labels, 4) == [0, 3, 5, 1]
-    assert spread(labels, 99) == [0, 3, 5, 1, 4, 2]
+    assert spread_over_classes(labels, 3) == [0, 3, 5]
+    assert spread_over_classes(labels, 4) == [0, 3, 5, 1]
+    assert spread_over_classes(labels, 99) == [0, 3, 5, 1, 4, 2]
 
 
 def planted(seed: int, *, wrong: bool = False) -> Examined:

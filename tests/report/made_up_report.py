@@ -31,7 +31,9 @@ def made_up(classes: int = 3, per_class: int = 2) -> content.Report:
         prototyped=True,
         key=colour_key(),
         performance=performance(names),
-        curve=content.Curve((1, 2, 3), (0.4, 0.6, 0.9), (0.3, 0.5, 0.8), (content.PushMark(2, 0.5, 0.45),), 3),
+        curve=content.Curve(
+            (1, 2, 3), (0.4, 0.6, 0.9), (0.3, 0.5, 0.8), (content.PushMark(2, 0.5, 0.45),), 3
+        ),
         classes=tuple(
             content.ClassCards(
                 name,
@@ -111,7 +113,9 @@ def comparison() -> content.ComparisonSection:
     table = content.MeasureTable(
         "Faithfulness", (column,), (row, replace(row, method="random", control=True))
     )
-    return content.ComparisonSection("compare", 12, (table,), (content.Fact("class", "predicted"),), (bird(CASE),))
+    return content.ComparisonSection(
+        "compare", 12, (table,), (content.Fact("class", "predicted"),), (bird(CASE),)
+    )
 
 
 def with_hostile_words(value: Any) -> Any:
