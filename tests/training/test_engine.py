@@ -59,7 +59,7 @@ def test_statistics_of_a_learning_backbone_may_stay_what_they_are(frozen: bool) 
     ],
 )
 def test_only_the_parts_with_a_rate_learn(phase: Phase, parts: set[str]) -> None:
-    """BatchNorm statistics of a resting backbone count as the backbone."""
+    """BatchNorm statistics of a frozen backbone count as the backbone."""
     network = tiny_network()
     before = state(network)
     list(engine(network).run([phase]))

@@ -32,7 +32,7 @@ def main(out: str) -> None:
         "logits": predictions.logits,
         "processes": torch.tensor(accelerator.num_processes),
     }
-    # The backbone rests, so BatchNorm does not depend on how a batch is shared out.
+    # The backbone is frozen, so BatchNorm does not depend on how a batch is shared out.
     engine = Engine(
         network, views, val, accelerator, Pusher(accelerator, images=2), settings=EngineSettings(batch=6)
     )

@@ -202,7 +202,7 @@ def parts_picture(
     mine = [record for record in model.prototypes if record.class_name == class_name]
     rows = [_row(model, train, record.prototype, found[record.prototype]) for record in mine]
     note = (
-        "one row a prototype, the training images of the class that look most like it, the likest first: "
+        "one row per prototype, the training images of the class that look most like it, the likest first: "
         "above the place with a margin around it, below where that is"
     )
     return part_sheet(rows, title=f"Parts of {class_name}", note=note)

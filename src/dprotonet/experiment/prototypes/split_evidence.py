@@ -1,7 +1,7 @@
 """What a model says of every image of a split, batch by batch: the one pass that judging prototypes needs.
 
 Facts, pruning and what-if all look at plain images in their order; none keeps more than it has to. Where the
-backbone rested in training, its features are taken from training's cache if they are still there: half
+backbone was frozen in training, its features are taken from training's cache if they are still there: half
 precision, as the prototypes were learned from.
 """
 
