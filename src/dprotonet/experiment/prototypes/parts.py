@@ -39,7 +39,7 @@ class FoundPlace:
     place: Place
 
 
-def check_places(model: TrainedModel) -> None:
+def check_has_places(model: TrainedModel) -> None:
     """An error where prototypes have no place that could be named."""
     model.check_prototypes()
     if model.places is None and not model.parts_follow:
@@ -54,7 +54,7 @@ def nearest_places(
     model: TrainedModel, train: ImageData, *, images: int = IMAGES, on_progress: Progress | None = None
 ) -> list[list[FoundPlace]]:
     """For every prototype its nearest images of its own class and the place in each, the nearest first."""
-    check_places(model)
+    check_has_places(model)
     check_split(model, train)
     owner = model.prototyped.prototype_class
     search, seen = SourceSearch(model.prototyped.prototypes, images), 0
@@ -181,7 +181,7 @@ def keep_names(model: TrainedModel, names: Mapping[int, PartName]) -> None:
 
 def name_parts(model: TrainedModel, names: Mapping[int, str]) -> None:
     """Names that a person gives, kept in the run folder; where regions are parts, one for the whole part."""
-    check_places(model)
+    check_has_places(model)
     for number in names:
         if not 0 <= number < len(model.prototypes):
             raise UserError(f"there is no prototype {number}; the run has 0 to {len(model.prototypes) - 1}")
