@@ -23,13 +23,14 @@ from dprotonet.compat import keep_freed_memory
 from dprotonet.config import Config, DataConfig
 from dprotonet.data.base import Splits
 from dprotonet.data.subset import Subset
-from dprotonet.experiment.build.data import Progress, RememberedSplits
+from dprotonet.experiment.build.data import RememberedSplits
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.evaluation.baseline import baseline_data
 from dprotonet.experiment.runs.finished import finished
 from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.files import write_text
+from dprotonet.progress import Progress
 from dprotonet.training.events import RoundDone
 
 _FOREVER = 1000  # pushes without improvement

@@ -32,8 +32,10 @@ from dprotonet.experiment.runs import trainer
 from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.files import write_text
 from dprotonet.training.engine import Engine
+from dprotonet.training.evaluation import Validation
 from dprotonet.training.events import EpochDone, PushDone, RoundDone
 from dprotonet.training.memory import Piece
+from dprotonet.training.objective import Sums
 from dprotonet.training.part_discriminant import start_parts_as_discriminants
 from dprotonet.training.phases import Phase
 from dprotonet.training.views import chunks, load
@@ -46,8 +48,8 @@ _MIXING = 0.2  # both parameters of the Beta distribution
 class LayerRates(Engine):
     """The earlier a stage of the backbone, the slower it learns."""
 
-    def _groups(self, phase: Phase) -> list[dict]:
-        found = super()._groups(phase)
+    def parameter_groups(self, phase: Phase) -> list[dict]:
+        found = super().parameter_groups(phase)
         names = {id(value): name for name, value in self.network.parts()["backbone"].named_parameters()}
         if not any(id(found[0]["params"][0]) == key for key in names):
             return found
@@ -75,8 +77,8 @@ class Averaged(Engine):
     shadow: dict[str, Tensor] | None = None
     inside = False
 
-    def _step(self, *args: Any, **kwargs: Any) -> Tensor:
-        sums = super()._step(*args, **kwargs)
+    def step(self, *args: Any, **kwargs: Any) -> Sums:
+        sums = super().step(*args, **kwargs)
         now = {name: value.detach() for name, value in self.network.state_dict().items()}
         if self.shadow is None:
             self.shadow = {name: value.clone() for name, value in now.items()}
@@ -98,19 +100,19 @@ class Averaged(Engine):
         self.network.load_state_dict({**own, **pushed})
         self.inside = False
 
-    def _validate(self) -> tuple[float, float, float]:
+    def validate(self) -> Validation:
         with self._averaged():
-            return super()._validate()
+            return super().validate()
 
-    def _push(self) -> PushDone:
+    def push(self) -> PushDone:
         with self._averaged():
-            return super()._push()
+            return super().push()
 
 
 class FreshStatistics(Engine):
     """BatchNorm learns, and before each judgement its statistics are taken anew from the training images."""
 
-    def _validate(self) -> tuple[float, float, float]:
+    def validate(self) -> Validation:
         norms = [part for part in self.network.encoder.backbone.modules() if isinstance(part, _BatchNorm)]
         self.network.eval()
         for norm in norms:
@@ -122,32 +124,34 @@ class FreshStatistics(Engine):
                 self.network.encoder.backbone(view.inputs)
         for norm in norms:
             norm.momentum, norm.training = 0.1, False
-        return super()._validate()
+        return super().validate()
 
 
 class Mixing(Engine):
     """Every image is mixed with another of its batch, and so is the loss: mixup, behind the frozen stages."""
 
-    def _backward(self, model: nn.Module, piece: Piece, *, phase: Phase, weight: float) -> Tensor:
+    def backward(self, model: nn.Module, piece: Piece, *, phase: Phase, weight: float) -> Sums:
         other = torch.randperm(len(piece.labels))
         share = float(np.random.default_rng(self.position.steps).beta(_MIXING, _MIXING))
         inputs = share * piece.inputs + (1 - share) * piece.inputs[other]
-        sums = torch.zeros(())
+        sums = Sums()
         for labels, part in ((piece.labels, share), (piece.labels[other], 1 - share)):
             mixed = Piece(inputs, labels, piece.share * part)
-            sums = sums + part * super()._backward(model, mixed, phase=phase, weight=weight)
+            found = super().backward(model, mixed, phase=phase, weight=weight)
+            terms = {name: part * value for name, value in found.terms.items()}
+            sums += Sums(terms, part * found.right, part * found.images)
         return sums
 
 
 class DiscriminantAnew(Engine):
     """At each push the shaping nets of the parts are fitted anew, in closed form, to the moved features."""
 
-    def _push(self) -> PushDone:
-        regions = self._prototyped().encoder.regions
+    def push(self) -> PushDone:
+        regions = self.prototyped.encoder.regions
         if self.position.epoch and isinstance(regions, Parts):
             device = self.accelerator.device
-            start_parts_as_discriminants(self._prototyped(), regions, self.train_views, device=device)
-        return super()._push()
+            start_parts_as_discriminants(self.prototyped, regions, self.train_views, device=device)
+        return super().push()
 
 
 class Cropping(Augment):

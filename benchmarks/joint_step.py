@@ -35,7 +35,7 @@ from dprotonet.encoder.backbone import load_backbone
 from dprotonet.experiment.build.training import build_accelerator, build_loss, build_stages
 from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.experiment.settings.recipes import final_config
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone, StepDone
 from dprotonet.training.memory import kept_bytes, lay_out
 from dprotonet.training.phases import Phase
@@ -112,7 +112,7 @@ def our_steps(config: Config, drawn: Drawn, steps: int) -> Iterator[object]:
     network = Trainer(config, Path("unused")).new_network(splits)
     accelerator = build_accelerator(training)
     lay_out(network.encoder.backbone, training.memory_format, accelerator.device)
-    settings = Settings(
+    settings = EngineSettings(
         batch=training.batch_size,
         frozen_norm=training.batchnorm == "frozen",
         accumulate=training.accumulate,

@@ -3,9 +3,9 @@
     dprotonet benchmark configs/frozen/general.toml --out runs/general
     dprotonet benchmark configs/frozen/medical.toml --out runs/medical
     dprotonet benchmark configs/joint/general.toml --out runs/joint
-    python docs/network_tables.py runs/general runs/medical runs/joint  # results.json → docs/results/*.json
-    python docs/network_tables.py joint-general=runs/joint              # of one of them alone
-    python docs/network_tables.py                                       # docs/results/*.json → the pages
+    python docs/network_tables.py frozen-general=runs/general frozen-medical=runs/medical
+    python docs/network_tables.py joint-general=runs/joint
+    python docs/network_tables.py    # the pages alone, from docs/results/*.json
 
 What stands between the marks in the pages is never written by hand; a test compares it with the JSON.
 """
@@ -214,13 +214,18 @@ def _page(page: str, names: Sequence[str]) -> str:
 
 
 def main(words: Sequence[str]) -> None:
-    for number, word in enumerate(words):
-        name, _, folder = word.rpartition("=")  # without a name it is that of the table whose turn it is
-        name = name or list(TABLES)[number]
-        text = json.dumps(cut(Path(folder) / "results.json"), ensure_ascii=False, indent=1)
+    for name, folder in [_named(word) for word in words]:
+        text = json.dumps(cut(folder / "results.json"), ensure_ascii=False, indent=1)
         (DOCS / "results" / f"{name}.json").write_text(text + "\n", encoding="utf-8")
     for page, text in drawn().items():
         (DOCS / page).write_text(text, encoding="utf-8")
+
+
+def _named(word: str) -> tuple[str, Path]:
+    name, _, folder = word.partition("=")
+    if name not in TABLES or not folder:
+        raise SystemExit(f"{word}: write NAME=FOLDER, NAME being one of {', '.join(TABLES)}")
+    return name, Path(folder)
 
 
 if __name__ == "__main__":

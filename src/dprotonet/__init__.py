@@ -22,7 +22,7 @@ _HOME = {
     "load": "dprotonet.experiment.api",
     "train": "dprotonet.experiment.api",
     "Model": "dprotonet.experiment.model",
-    "Prediction": "dprotonet.experiment.trained.trained_model",
+    "Prediction": "dprotonet.experiment.trained.prediction",
     "EvidenceItem": "dprotonet.experiment.trained.evidence",
     "ExplainedPrediction": "dprotonet.experiment.explaining.explain",
     "MDM": "dprotonet.interpretation.mdm",
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from dprotonet.experiment.explaining.explain import ExplainedPrediction
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.trained.evidence import EvidenceItem
-    from dprotonet.experiment.trained.trained_model import Prediction
+    from dprotonet.experiment.trained.prediction import Prediction
     from dprotonet.interpretation.base import Explanation
     from dprotonet.interpretation.mdm import MDM, preset
     from dprotonet.network import DProtoNet

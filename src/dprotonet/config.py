@@ -9,6 +9,7 @@ without their section.
 import dataclasses
 import tomllib
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -320,9 +321,14 @@ def to_tables(config: Any) -> dict[str, Any]:
 
 def by_name(config: "Config") -> dict[str, Any]:
     """Every setting as `section.key`, and the recipe."""
+    return tables_by_name(to_tables(config))
+
+
+def tables_by_name(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of TOML tables, which may be those of another version."""
     return {
         name: value
-        for section, values in to_tables(config).items()
+        for section, values in tables.items()
         for name, value in (
             {f"{section}.{key}": item for key, item in values.items()}
             if isinstance(values, dict)

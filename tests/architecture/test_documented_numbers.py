@@ -18,8 +18,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("tables-quick.md", "fidelity.md")  # whole pages with tests of their own
-WITHOUT_RESULTS = {
-}
+WITHOUT_RESULTS = {}
 
 
 class Table(NamedTuple):
@@ -33,7 +32,9 @@ def tables() -> Iterator[Table]:
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         if path.name in GENERATED:
             continue
-        text = re.sub(r"<!-- ([\w-]+): .*?<!-- end of \1 -->", "", path.read_text(encoding="utf-8"), flags=re.S)
+        text = re.sub(
+            r"<!-- ([\w-]+): .*?<!-- end of \1 -->", "", path.read_text(encoding="utf-8"), flags=re.S
+        )
         text = re.sub(r"```.*?```", "", text, flags=re.S)
         for section in re.split(r"(?m)^(?=#+ )", text):
             links = re.findall(r"\]\((?:docs/)?((?:results/)?[\w.-]+\.json)\)", section)
@@ -86,5 +87,7 @@ def test_numbers_of_a_table_stand_in_its_results(table: Table) -> None:
         return
     assert table.linked, "a table needs a link to the JSON it came from"
     known = [values(path) for path in table.linked]
-    missing = [number for number in numbers(table.text) if not any(stands_in(number, found) for found in known)]
+    missing = [
+        number for number in numbers(table.text) if not any(stands_in(number, found) for found in known)
+    ]
     assert missing == []

@@ -41,6 +41,12 @@ def test_the_pages_are_drawn_from_the_results(tables: ModuleType) -> None:
         assert text == (ROOT / "docs" / page).read_text(encoding="utf-8"), "run python docs/network_tables.py"
 
 
+@pytest.mark.parametrize("word", ["runs/general", "frozen-genral=runs/general", "frozen-general="])
+def test_results_are_never_taken_for_a_table_by_their_place(tables: ModuleType, word: str) -> None:
+    with pytest.raises(SystemExit, match="write NAME=FOLDER, NAME being one of frozen-general, "):
+        tables.main([word])
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_every_accuracy_of_a_table_is_the_mean_of_its_runs(name: str) -> None:
     """Literally, from the text of the page: no code of the script takes part."""

@@ -44,8 +44,6 @@ TINY = [
     "8",
     "--push-images",
     "2",
-    "--augmentations",
-    "1",
 ]
 
 
@@ -149,6 +147,7 @@ def test_one_broken_image_is_reported_and_skipped(
 
 def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     demo = ["demo", "--out", str(tmp_path / "demo"), "--cache", str(tmp_path / "cache"), "--workers", "0"]
+    demo += ["--augmentations", "1"]
     assert main([*demo, *TINY, "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert 0 <= results["accuracy"] <= 1
@@ -166,7 +165,7 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_demo_shows_and_names_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Unless masks are asked for, as the other tests do."""
     place = TINY.index("--masks")
-    words = [*TINY[:place], *TINY[place + 2 :], "--workers", "0", "--json"]
+    words = [*TINY[:place], *TINY[place + 2 :], "--augmentations", "1", "--workers", "0", "--json"]
     out = tmp_path / "demo"
     assert main(["demo", "--out", str(out), "--cache", str(tmp_path / "cache"), *words]) == 0
     results = json.loads(capsys.readouterr().out)

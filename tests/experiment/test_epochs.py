@@ -5,8 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.conftest import rival_config, tiny_config
+from tests.conftest import rival_config, shown, tiny_config
 
+from dprotonet.cli.main import main
 from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.experiment.settings.epochs import Epochs
 from dprotonet.training.events import EpochDone
@@ -30,6 +31,31 @@ def test_a_black_box_has_no_pushes() -> None:
     config = rival_config("blackbox")
     short = replace(config, training=replace(config.training, epochs=11, push_every=10))
     assert Epochs.of(short) == Epochs(11, 20, "it is judged every 10")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--epochs 2 --push-every 50 --warm-epochs 0", "--push-every 50 is more than all 2 epochs"),
+        ("--epochs 2 --push-every 50 --warm-epochs 7", "give --push-every 7, or --epochs 50"),
+        ("--network blackbox --push-every 5000", "--push-every 5000 is more than all"),
+        ("--mode auto --out nowhere --epochs 2 --push-every 50 --warm-epochs 0", "give --push-every 2"),
+    ],
+)
+def test_a_push_beyond_the_end_of_training_is_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It trained fifty epochs instead of two."""
+    shown_only = [] if "auto" in words else ["--show-config"]
+    assert main(["train", *words.split(), *shown_only]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.strip().count("\n") == 0
+
+
+def test_a_push_at_the_end_of_training_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
+    told = shown(["--epochs", "6", "--push-every", "6", "--warm-epochs", "5"], capsys)
+    assert "push_every = 6 " in told
 
 
 @pytest.mark.parametrize(

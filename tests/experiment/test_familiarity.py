@@ -20,6 +20,7 @@ from dprotonet.experiment.runs.familiarity import (
     OF_PARTS,
     Familiarity,
     familiarity_of,
+    is_familiar,
     known_distances,
     warning_of,
 )
@@ -43,6 +44,10 @@ def copied(run_folder: Path, tmp_path: Path) -> Path:
 
 def strange_image() -> torch.Tensor:
     return torch.randint(0, 256, (3, 64, 64), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+def test_the_limit_itself_is_familiar() -> None:
+    assert [is_familiar(distance) for distance in (None, 0.0, 1.0, 1.0000001)] == [None, True, True, False]
 
 
 def test_training_leaves_the_threshold_of_its_validation_images(model: dp.Model) -> None:

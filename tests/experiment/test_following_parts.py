@@ -16,14 +16,12 @@ from dprotonet.experiment.explaining.explain import explained_rows
 from dprotonet.experiment.explaining.explainers import row_node, strongest_prototype
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.explaining.streaming import grow_evidence
-from dprotonet.experiment.prototypes.parts import Found, name_parts, nearest_places, suggested
+from dprotonet.experiment.prototypes.parts import FoundPlace, name_parts, nearest_places, suggested
 from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 from dprotonet.experiment.quality.intervention import subject as intervention
 from dprotonet.experiment.quality.row_maps import DecoderMaps
 from dprotonet.experiment.runs.place import Place, places_of
 from dprotonet.experiment.runs.run_folder import prototype_records
-from dprotonet.experiment.trained.answer import answer
-from dprotonet.experiment.trained.class_evidence import class_evidence
 from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.interpretation.base import Passes
 from dprotonet.interpretation.mdm import MDM, preset
@@ -83,7 +81,7 @@ def test_evidence_tells_where_each_part_is_in_this_image(model: dp.Model) -> Non
     image = splits_of_run(model).test[1].image
     wanted = by_loops(model, image)
     assert model.places is None
-    for evidence in (model.predict(image).evidence, answer(model, image).evidence(0)):
+    for evidence in (model.predict(image).evidence, model.answer(image).evidence(0)):
         assert [item.place for item in sorted(evidence, key=lambda item: item.prototype)] == wanted * 4
     with torch.no_grad():
         plain = model.prototyped.evidence(model.inputs([image]))
@@ -111,7 +109,7 @@ def test_all_prototypes_of_a_part_have_one_name(model: dp.Model) -> None:
     train = splits_of_run(model).train
     names = suggested(model, train, [[] for _ in model.prototypes])
     assert [names[number].name for number in range(6)] == [*"ABCABC"]
-    shared = [[Found(0, Place(0.0, 0.0, 1.0, 1.0))] for _ in model.prototypes]
+    shared = [[FoundPlace(0, Place(0.0, 0.0, 1.0, 1.0))] for _ in model.prototypes]
     voted = suggested(model, train, shared)
     assert len({voted[number] for number in (1, 4, 7, 10)}) == 1
     name_parts(model, {4: "beak"})
@@ -132,7 +130,7 @@ def test_a_part_that_is_behind_comes_before_prototypes_that_say_nothing(model: d
         prediction = model.predict(image)
         told = [
             prediction.evidence,
-            *(class_evidence(model, prediction, label).evidence for label in range(4)),
+            *(model.answer(image).evidence(label) for label in range(4)),
         ]
     finally:
         with torch.no_grad():
@@ -149,10 +147,9 @@ def test_evidence_is_sorted_by_what_decides(model: dp.Model) -> None:
     """Leads of the class's prototypes add up to its margin; a rival's prototypes have none."""
     image = splits_of_run(model).test[1].image
     prediction = model.predict(image)
-    said = answer(model, image)
+    said = model.answer(image)
     for label in range(len(model.classes)):
-        told = class_evidence(model, prediction, label).evidence
-        assert [item.prototype for item in told] == [item.prototype for item in said.evidence(label)]
+        told = said.evidence(label)
         assert [item.decides for item in told] == sorted((item.decides for item in told), reverse=True)
         leading = [item for item in told if item.lead is not None]
         assert {item.class_name for item in leading} == {model.classes[label]}
@@ -192,7 +189,7 @@ def test_rows_that_are_measured_are_those_that_are_shown(model: dp.Model) -> Non
     shown = MDM(preset=SHORT).explain(inputs.expand(2, -1, -1, -1), node)
     maps = torch.stack([one.heatmap for one in shown])
     assert shown[0].passes == FROM_ITS_MAP
-    assert torch.equal(intervention.row_maps(model, subject, subject.rows, SHORT), maps)
+    assert torch.equal(intervention.subject_maps(model, subject, subject.rows, SHORT), maps)
     assert torch.equal(DecoderMaps(model.prototyped, SHORT)(inputs, subject.rows.tolist(), sample), maps)
     strongest = strongest_prototype(model.prototyped, inputs, torch.tensor([0]))
     assert MDM(preset=SHORT).explain(inputs, strongest)[0].passes == FROM_ITS_MAP

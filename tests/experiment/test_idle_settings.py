@@ -32,6 +32,7 @@ from dprotonet.experiment.settings.recipe_tables import RECIPES
         ("--mask-style uniform --mask-grid 4", "--mask-grid", "--mask-style spatial"),
         ("--network blackbox --prototypes-per-class 5", "--prototypes-per-class", "no prototypes"),
         ("--mode frozen --frozen-stages 2", "--frozen-stages", "--mode frozen"),
+        ("--recipe masks --augmentations 3", "--augmentations", "--mode frozen or --frozen-stages"),
         ("--mode frozen --batchnorm frozen", "--batchnorm", "--mode frozen"),
         ("--mode frozen --rate-backbone 1e-3", "--rate-backbone", "--mode frozen"),
         ("--network blackbox --part-dropout 0.1", "--part-dropout", "no prototypes"),
@@ -49,6 +50,13 @@ def test_a_flag_that_nothing_looks_at_is_refused(
     assert f"{flag} has no effect" in error
     assert needed in error
     assert error.strip().count("\n") == 0
+
+
+def test_views_are_kept_of_a_backbone_whose_first_stages_are_frozen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["--recipe", "masks", "--frozen-stages", "2"], ["--mode", "frozen"]):
+        assert "augmentations = 3 " in shown([*words, "--augmentations", "3"], capsys)
 
 
 def test_parts_that_begin_as_discriminants_have_no_uniform_prototypes(

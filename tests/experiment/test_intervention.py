@@ -18,7 +18,7 @@ from dprotonet.experiment.compare.method import preset_of
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.quality.intervention import check as check_module
 from dprotonet.experiment.quality.intervention import subject as subject_module
-from dprotonet.experiment.quality.intervention.check import InterventionCheck, spread
+from dprotonet.experiment.quality.intervention.check import InterventionCheck, spread_over_classes
 from dprotonet.experiment.quality.intervention.result import (
     AREA,
     EXCHANGE,
@@ -41,7 +41,7 @@ from dprotonet.experiment.quality.intervention.subject import (
     joined_rows,
     joins,
     row_falls,
-    row_maps,
+    subject_maps,
     subject_of,
 )
 from dprotonet.experiment.runs.run_folder import prototype_records
@@ -166,7 +166,7 @@ def test_each_joined_map_has_its_own_prototypes_and_weights(
     subject = many_prototypes(subject_of(model, birds, 0, rows=2))
     spots = torch.eye(32)[:, None]  # prototype p is hot at place p only
     monkeypatch.setattr(
-        check_module, "row_maps", lambda model, subject, prototypes, preset: spots[prototypes]
+        check_module, "subject_maps", lambda model, subject, prototypes, preset: spots[prototypes]
     )
     rows, joined = InterventionCheck(model, birds, rows=2, joined=10)._row_maps(subject)
     torch.testing.assert_close(rows, spots[20:22])
@@ -178,17 +178,19 @@ def test_each_joined_map_has_its_own_prototypes_and_weights(
 def test_a_region_is_decoded_once_and_alike(model: Model, birds: Birds) -> None:
     subject = subject_of(model, birds, 0, rows=2)
     subject = replace(subject, region=torch.tensor([3, 1, 3, 0, 0, 0, 0, 0]))
-    together = row_maps(model, subject, torch.tensor([0, 1, 2]), QUICK_PRESET)
+    together = subject_maps(model, subject, torch.tensor([0, 1, 2]), QUICK_PRESET)
     for map_, number in zip(together, (0, 1, 2), strict=True):
-        torch.testing.assert_close(map_, row_maps(model, subject, torch.tensor([number]), QUICK_PRESET)[0])
+        torch.testing.assert_close(
+            map_, subject_maps(model, subject, torch.tensor([number]), QUICK_PRESET)[0]
+        )
     assert not torch.equal(together[0], together[1])
 
 
 def test_images_are_spread_over_the_classes() -> None:
     labels = [0, 0, 0, 1, 1, 2]
-    assert spread(labels, 3) == [0, 3, 5]
-    assert spread(labels, 4) == [0, 3, 5, 1]
-    assert spread(labels, 99) == [0, 3, 5, 1, 4, 2]
+    assert spread_over_classes(labels, 3) == [0, 3, 5]
+    assert spread_over_classes(labels, 4) == [0, 3, 5, 1]
+    assert spread_over_classes(labels, 99) == [0, 3, 5, 1, 4, 2]
 
 
 def planted(seed: int, *, wrong: bool = False) -> Examined:

@@ -15,7 +15,7 @@ from dprotonet.data.base import ImageData, Sample
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.pictures import prototypes_picture
 from dprotonet.experiment.prototypes.parts import (
-    Found,
+    FoundPlace,
     keep_names,
     name_parts,
     nearest_places,
@@ -26,7 +26,6 @@ from dprotonet.experiment.prototypes.parts import (
 from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 from dprotonet.experiment.prototypes.what_if import without
 from dprotonet.experiment.runs.place import Place
-from dprotonet.experiment.trained.answer import answer
 from dprotonet.experiment.trained.part_names import FILE, PartName, letters, read_part_names
 from dprotonet.experiment.transfer.export.card import Card
 from dprotonet.experiment.transfer.export.deployed import Deployed
@@ -83,7 +82,7 @@ def test_the_part_under_a_place(run: Path) -> None:
 def test_names_are_suggested_where_most_images_agree_and_else_letters(run: Path) -> None:
     model = dp.load(run)
     data: Any = Planted(model)
-    found = [[Found(index, QUARTER) for index in range(6)]] * len(model.prototypes)
+    found = [[FoundPlace(index, QUARTER) for index in range(6)]] * len(model.prototypes)
     names = suggested(model, data, found)
     assert names[0].name == "beak"
     assert names[0].share == pytest.approx(4 / 6)
@@ -107,7 +106,7 @@ def test_nearest_places_by_loops_over_everything(run: Path) -> None:
             if train.labels[index] == owner:
                 each = (vectors[index] - vector).square().sum(dim=1)
                 gaps.append((float(each.min()), index, int(each.argmin())))
-        wanted = [Found(index, model.places[region]) for _, index, region in sorted(gaps)[:3]]
+        wanted = [FoundPlace(index, model.places[region]) for _, index, region in sorted(gaps)[:3]]
         assert found[number] == wanted
     assert parts_picture(model, train, found, class_name=model.classes[1]).height > 400
 
@@ -127,7 +126,7 @@ def test_names_are_kept_follow_their_prototypes_and_are_said(run: Path) -> None:
     loaded = dp.load(run)
     assert loaded.part_names == {0: PartName("B"), 3: PartName("hooked beak", given=True)}
     image = splits_of_run(model).test[0].image
-    for evidence in (loaded.predict(image).evidence, answer(loaded, image).evidence(2)):
+    for evidence in (loaded.predict(image).evidence, loaded.answer(image).evidence(2)):
         said = {item.prototype: item.words for item in evidence}
         assert (said[0], said[1]) == ("its part B looks like part B of", "looks like")
         assert said[3] == "its hooked beak looks like the hooked beak of"

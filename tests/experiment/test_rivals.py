@@ -192,9 +192,12 @@ def test_a_class_keeps_what_speaks_for_it_where_prototypes_are_shared(tmp_path: 
         check_classes_left(model, [number for number in everything if number != 4])
 
 
-def test_pip_net_without_some_prototypes(tmp_path: Path) -> None:
+def test_pip_net_without_some_prototypes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = trained("pip-net", tmp_path / "run", mode="frozen")
     out = tmp_path / "fewer"
+    assert main(["prune", str(tmp_path / "run"), "--out", str(out)]) == 2
+    assert "classes share their prototypes; name some with --drop" in capsys.readouterr().err
+    assert not out.exists()
     assert main(["prune", str(tmp_path / "run"), "--out", str(out), "--drop", "0,5"]) == 0
     fewer = dp.load(out)
     assert len(fewer.prototypes) == len(model.prototypes) - 2

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -11,11 +12,14 @@ import pytest
 from accelerate import tracking
 from accelerate.tracking import GeneralTracker
 from tests.conftest import tiny_config
+from tests.experiment.test_choose_mode import config as auto_config
 
 from dprotonet.cli.main import main
 from dprotonet.config import TrainingConfig
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.trackers import tracker_names
+from dprotonet.experiment.runs.choose_mode import ModeTrials
+from dprotonet.experiment.runs.finished import finished
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Trainer
 
@@ -96,6 +100,25 @@ def test_mlflow_and_wandb_get_settings_and_curves(tmp_path: Path, fakes: dict[st
         assert len(seen["log"]) == len(records)
         assert seen["log"][0][1]["EpochDone/loss"] == records[0]["loss"]
         assert not seen["open"]
+
+
+def test_trials_of_a_mode_are_sent_to_no_tracker(tmp_path: Path, fakes: dict[str, Any]) -> None:
+    """Six short runs of folds stood among the curves of the run itself."""
+    asked = auto_config()
+    logged = replace(asked, training=replace(asked.training, log="wandb"))
+    finished(ModeTrials(logged, tmp_path / "run", cache=tmp_path / "cache").run())
+    assert not fakes
+
+
+def test_a_tracker_that_is_missing_is_named_before_the_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dprotonet.experiment.build.trackers.find_spec", lambda name: None)
+    asked = auto_config()
+    logged = replace(asked, training=replace(asked.training, log="wandb"))
+    with pytest.raises(UserError, match="--log wandb needs an extra"):
+        finished(ModeTrials(logged, tmp_path / "run", cache=tmp_path / "cache").run())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_trackers_are_closed_when_training_stops(tmp_path: Path, fakes: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from dprotonet.experiment.trained.evidence import EvidenceItem
-from dprotonet.experiment.trained.trained_model import Prediction
+from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.figures.prediction_html import SHOWN, PointsRow, prediction_html
 from dprotonet.figures.style import AGAINST, FOR
 

@@ -2,13 +2,22 @@
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from dprotonet.metrics.controls import random_maps
-from dprotonet.metrics.prototypes import consistency, duplicates, explanation_size, stability, twins
+from dprotonet.metrics.prototypes import (
+    Consistency,
+    covered_parts,
+    duplicates,
+    explanation_size,
+    stability,
+    twins,
+    usual_part,
+)
 
 N, PARTS, SIZE = 6, 3, (6, 7)
 PLACES = list(itertools.product(range(SIZE[0]), range(SIZE[1])))
@@ -156,6 +165,14 @@ def test_a_peak_on_nothing_is_undefined_and_one_that_leaves_the_object_unstable(
 
 
 # ── consistency ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def consistency(
+    heatmaps: Tensor, parts: Tensor, prototype: Tensor, *, share: float = 0.1, **rest: Any
+) -> Consistency:
+    """As `quality` puts the two steps together."""
+    visible = parts.flatten(2).any(dim=2)
+    return usual_part(covered_parts(heatmaps, parts, share=share), visible, prototype, **rest)
 
 
 def literal_consistency(heatmaps: Tensor, parts: Tensor, share: float) -> tuple[int, float, int]:

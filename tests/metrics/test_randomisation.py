@@ -1,15 +1,13 @@
-"""Rank correlation and structural similarity, literal and against scipy, and what has none."""
+"""Rank correlation, literal and against scipy, and what has none."""
 
-import itertools
 import math
 
 import pytest
 import torch
-from scipy.ndimage import gaussian_filter
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from dprotonet.metrics.randomisation import rank_correlation, structural_similarity
+from dprotonet.metrics.randomisation import rank_correlation
 
 N, SIZE = 3, (14, 13)
 
@@ -58,38 +56,8 @@ def test_a_flat_map_has_no_order() -> None:
     assert rank_correlation(maps(1), flat).isnan().tolist() == [False, True, False]
 
 
-def literal_similarity(first: Tensor, second: Tensor) -> float:
-    """The definition, window by window; the weights are scipy's answer to a point."""
-    point = torch.zeros(11, 11, dtype=torch.double)
-    point[5, 5] = 1
-    weights = torch.from_numpy(gaussian_filter(point.numpy(), 1.5, truncate=5 / 1.5, mode="constant"))
-    values = []
-    for row, column in itertools.product(range(SIZE[0] - 10), range(SIZE[1] - 10)):
-        a = first[row : row + 11, column : column + 11].double()
-        b = second[row : row + 11, column : column + 11].double()
-        mean_a, mean_b = (weights * a).sum(), (weights * b).sum()
-        spread_a, spread_b = (weights * (a - mean_a) ** 2).sum(), (weights * (b - mean_b) ** 2).sum()
-        common = (weights * (a - mean_a) * (b - mean_b)).sum()
-        above = (2 * mean_a * mean_b + 0.01**2) * (2 * common + 0.03**2)
-        values.append((above / (mean_a**2 + mean_b**2 + 0.01**2) / (spread_a + spread_b + 0.03**2)).item())
-    return sum(values) / len(values)
-
-
-def test_structural_similarity_window_by_window() -> None:
-    first, second = maps(0), 0.5 * maps(0) + 0.5 * maps(1)
-    expected = [literal_similarity(a, b) for a, b in zip(first, second, strict=True)]
-    assert structural_similarity(first, second).tolist() == pytest.approx(expected, abs=1e-10)
-    assert structural_similarity(first, first).tolist() == pytest.approx([1] * N)
-    assert (structural_similarity(first, maps(1)) < structural_similarity(first, second)).all()
-
-
 def test_what_cannot_be_compared_is_refused() -> None:
-    for measure in (rank_correlation, structural_similarity):
-        with pytest.raises(ValueError, match="must be equal"):
-            measure(maps(0), maps(0)[:2])
-        with pytest.raises(ValueError, match=r"\(N, H, W\)"):
-            measure(maps(0)[0], maps(0)[0])
-    with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
-        structural_similarity(maps(0), 2 * maps(0))
-    with pytest.raises(ValueError, match="window"):
-        structural_similarity(maps(0)[:, :10], maps(0)[:, :10])
+    with pytest.raises(ValueError, match="must be equal"):
+        rank_correlation(maps(0), maps(0)[:2])
+    with pytest.raises(ValueError, match=r"\(N, H, W\)"):
+        rank_correlation(maps(0)[0], maps(0)[0])

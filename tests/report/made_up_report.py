@@ -31,7 +31,9 @@ def made_up(classes: int = 3, per_class: int = 2) -> content.Report:
         prototyped=True,
         key=colour_key(),
         performance=performance(names),
-        curve=content.Curve((1, 2, 3), (0.4, 0.6, 0.9), (0.3, 0.5, 0.8), (content.Push(2, 0.5, 0.45),), 3),
+        curve=content.Curve(
+            (1, 2, 3), (0.4, 0.6, 0.9), (0.3, 0.5, 0.8), (content.PushMark(2, 0.5, 0.45),), 3
+        ),
         classes=tuple(
             content.ClassCards(
                 name,
@@ -92,9 +94,9 @@ def card(number: int, total: int) -> content.PrototypeCard:
     )
 
 
-def case(names: list[str], *, right: bool) -> content.Case:
+def case(names: list[str], *, right: bool) -> content.ReportCase:
     said = names[0] if right else names[1]
-    row = content.EvidenceSheetRow(
+    row = content.CaseRow(
         4, said, "train/4.png", bird(ROW, heated=True), bird(ROW, heated=True), True, 2.004, 1.0, 2.004
     )
     bare = replace(row, place=None, source_placed=False, points=-1.0, weight=-0.499)
@@ -102,16 +104,18 @@ def case(names: list[str], *, right: bool) -> content.Case:
     arguments = (argument,) if right else (argument, replace(argument, class_name=names[0]))
     likely = tuple(content.Likely(name, 1 / len(names), name == names[0]) for name in names)
     warning = "" if right else STRANGE
-    return content.Case("test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning)
+    return content.ReportCase("test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning)
 
 
-def comparison() -> content.Comparison:
+def comparison() -> content.ComparisonSection:
     column = content.MeasureColumn("deletion", "lower", "mean probability")
     row = content.MeasureRow("mdm", False, (content.MeasureCell("0.123 ± 0.010", True),), "0.50")
     table = content.MeasureTable(
         "Faithfulness", (column,), (row, replace(row, method="random", control=True))
     )
-    return content.Comparison("compare", 12, (table,), (content.Fact("class", "predicted"),), (bird(CASE),))
+    return content.ComparisonSection(
+        "compare", 12, (table,), (content.Fact("class", "predicted"),), (bird(CASE),)
+    )
 
 
 def with_hostile_words(value: Any) -> Any:

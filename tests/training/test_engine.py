@@ -9,7 +9,7 @@ from tests.conftest import tiny_network, tiny_views
 
 from dprotonet.errors import ComputationError
 from dprotonet.network import DProtoNet
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone, PushDone, RoundDone, StepDone
 from dprotonet.training.phases import LearningRates, Phase, Push, plan
 from dprotonet.training.push import Pusher
@@ -21,7 +21,7 @@ RATES = LearningRates()
 
 def engine(network: DProtoNet, **settings: int) -> Engine:
     accelerator = Accelerator(cpu=True)
-    numbers = Settings(**{"batch": 6, "patience": 9, **settings})
+    numbers = EngineSettings(**{"batch": 6, "patience": 9, **settings})
     return Engine(
         network,
         tiny_views("train"),
@@ -59,7 +59,7 @@ def test_statistics_of_a_learning_backbone_may_stay_what_they_are(frozen: bool) 
     ],
 )
 def test_only_the_parts_with_a_rate_learn(phase: Phase, parts: set[str]) -> None:
-    """BatchNorm statistics of a resting backbone count as the backbone."""
+    """BatchNorm statistics of a frozen backbone count as the backbone."""
     network = tiny_network()
     before = state(network)
     list(engine(network).run([phase]))

@@ -2,15 +2,21 @@
 
 import pytest
 import torch
+from accelerate import Accelerator
 from tests.training.test_part_start import CHANNELS, HEAD, IMAGES, SIDE, TAIL, Planted, network
 from torch import Tensor
 
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.losses import PrototypeLoss, excess_area
+from dprotonet.training.choose_objective import Extra, whole_objective
+from dprotonet.training.engine import Engine, EngineSettings
+from dprotonet.training.events import EpochDone
 from dprotonet.training.foreground import border_of, class_energy, object_likeness
-from dprotonet.training.objective import WholeObjective
+from dprotonet.training.objective import PartAreaObjective, WholeObjective
 from dprotonet.training.part_start import sharing_loss, start_parts
+from dprotonet.training.phases import LearningRates, Phase, plan
+from dprotonet.training.push import Pusher
 
 DECOY = 2  # a thing in the middle of every image that says nothing of the class
 CPU = torch.device("cpu")
@@ -161,6 +167,30 @@ def test_the_objective_counts_parts_and_not_the_whole_image(whole: bool) -> None
     assert isinstance(found.encoder.regions, Parts)
     inputs, labels = torch.randn(4, CHANNELS, SIDE, SIDE), torch.tensor([0, 1, 0, 1])
     free = WholeObjective(found, PrototypeLoss())(inputs, labels).terms.total
-    small = WholeObjective(found, PrototypeLoss(part_area=0.01))(inputs, labels).terms.total
+    step = PartAreaObjective(found, PrototypeLoss(), most=0.01)(inputs, labels)
+    small = step.terms.total
     area = shaping.part_maps(inputs).sum(dim=1).mean(dim=(1, 2))
     torch.testing.assert_close(small - free, 2 * (area - 0.01).relu().mean(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(step.named["area"], (area - 0.01).relu().mean())
+    assert torch.equal(small, free + 2.0 * step.named["area"])  # to the last bit
+
+
+def test_the_area_is_a_term_of_the_log_where_it_is_learned() -> None:
+    extra = Extra(part_area=0.05)
+    accelerator, views = Accelerator(cpu=True), Planted()
+    settings = EngineSettings(batch=5, accumulate=2)
+    runner = Engine(
+        network(2), views, views, accelerator, Pusher(accelerator), extra=extra, settings=settings
+    )
+    stages = plan(LearningRates(part_maps=1e-3), epochs=1, warm=0, push_every=1, last_layer=1)
+    joint, last = (event.terms for event in runner.run(stages) if isinstance(event, EpochDone))
+    assert joint["area"] > 0
+    parts = joint["cross_entropy"] + 0.8 * joint["cluster"] - 0.08 * joint["separation"]
+    assert joint["loss"] == pytest.approx(parts + 1e-4 * joint["foreign"] + 2 * joint["area"], rel=1e-5)
+    assert "area" not in last
+
+
+def test_an_area_of_the_whole_image_costs_nothing() -> None:
+    found, phase = network(2), Phase("joint", 1, LearningRates())
+    kinds = [whole_objective(found, PrototypeLoss(), Extra(part_area=most), phase) for most in (1.0, 0.5)]
+    assert [type(kind) for kind in kinds] == [WholeObjective, PartAreaObjective]

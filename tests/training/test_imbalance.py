@@ -15,7 +15,7 @@ from dprotonet.encoder.regions import Masks
 from dprotonet.inference.losses import PrototypeLoss, balanced_weights
 from dprotonet.metrics.classification import balanced_accuracy
 from dprotonet.network import BlackBox, Network
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import RoundDone
 from dprotonet.training.features import FeatureViews
@@ -57,7 +57,7 @@ def balanced_after(kind: str, mode: str, *, weights: bool = False, sampling: boo
         accelerator,
         Pusher(accelerator),
         loss=PrototypeLoss(class_weight=balanced_weights(COUNTS) if weights else ()),
-        settings=Settings(batch=20, **chosen),  # type: ignore[arg-type]
+        settings=EngineSettings(batch=20, **chosen),  # type: ignore[arg-type]
     )
     list(engine.run([Phase("joint", 25, RATES)]))
     test = planted((100, 100, 100), shape, 2)
@@ -123,7 +123,7 @@ def test_the_best_model_is_chosen_by_what_was_asked_for(balanced: bool, kept: li
     accelerator = Accelerator(cpu=True)
     network: Any = Says([0, 0, 0, 0, 0])
     engine = Engine(
-        network, views, views, accelerator, Pusher(accelerator), settings=Settings(balanced=balanced)
+        network, views, views, accelerator, Pusher(accelerator), settings=EngineSettings(balanced=balanced)
     )
     rounds = []
     for event in engine.run([Judgement(), Judgement()]):

@@ -10,7 +10,7 @@ from tests.conftest import tiny_network, tiny_views
 from dprotonet.errors import ComputationError
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.network import DProtoNet
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.events import EpochDone, RoundDone
 from dprotonet.training.last_layer import LastLayer, train_head
@@ -33,7 +33,7 @@ def test_it_is_the_engines_last_layer_stage() -> None:
     trained, alone = tiny_network(), tiny_network()
     accelerator = Accelerator(cpu=True)
     views, val = tiny_views("train", augment=False), tiny_views("val", per_class=1)
-    settings = Settings(seed=5, batch=6)
+    settings = EngineSettings(seed=5, batch=6)
     engine = Engine(trained, views, val, accelerator, Pusher(accelerator), loss=LOSS, settings=settings)
     start = trained.head.weight.detach().clone()
     list(engine.run([Phase("last", 3, LearningRates(0.0, 0.0, 0.0, 0.01))]))
@@ -48,7 +48,7 @@ def test_validation_from_kept_scores_is_that_of_the_whole_network() -> None:
     network, accelerator = tiny_network(), Accelerator(cpu=True)
     views, val = tiny_views("train", augment=False), tiny_views("val", per_class=4)
     engine = Engine(
-        network, views, val, accelerator, Pusher(accelerator), loss=LOSS, settings=Settings(batch=6)
+        network, views, val, accelerator, Pusher(accelerator), loss=LOSS, settings=EngineSettings(batch=6)
     )
     seen = []
     # A push before, so that a round ends the stage; rates so high that the head turns over in every epoch.

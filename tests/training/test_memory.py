@@ -19,7 +19,7 @@ from dprotonet.encoder.levels import JoinedLevels
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Trainer
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone
 from dprotonet.training.memory import (
     checkpoint_activations,
@@ -37,7 +37,7 @@ from dprotonet.training.push import Pusher
 def trained(accumulate: int) -> tuple[dict[str, Tensor], list[EpochDone]]:
     """Three joint epochs in batches of 7, 4 and 4 images, BatchNorm at rest."""
     network, accelerator = tiny_network(), Accelerator(cpu=True)
-    settings = Settings(batch=7, frozen_norm=True, accumulate=accumulate)
+    settings = EngineSettings(batch=7, frozen_norm=True, accumulate=accumulate)
     views, val = tiny_views("train"), tiny_views("val")
     engine = Engine(network, views, val, accelerator, Pusher(accelerator), settings=settings)
     events = engine.run([Phase("joint", 3, LearningRates(1e-3, 3e-3, 3e-3, 1e-3))])

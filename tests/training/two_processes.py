@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
 from dprotonet.experiment.runs.trainer import leave_group
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase
 from dprotonet.training.push import Pusher
@@ -32,9 +32,9 @@ def main(out: str) -> None:
         "logits": predictions.logits,
         "processes": torch.tensor(accelerator.num_processes),
     }
-    # The backbone rests, so BatchNorm does not depend on how a batch is shared out.
+    # The backbone is frozen, so BatchNorm does not depend on how a batch is shared out.
     engine = Engine(
-        network, views, val, accelerator, Pusher(accelerator, images=2), settings=Settings(batch=6)
+        network, views, val, accelerator, Pusher(accelerator, images=2), settings=EngineSettings(batch=6)
     )
     list(engine.run([Phase("warm", 2, LearningRates(backbone=0.0))]))
     results["trained"] = network.prototypes.vectors.detach().clone()
@@ -46,13 +46,13 @@ def main(out: str) -> None:
         val,
         accelerator,
         Pusher(accelerator, images=2),
-        settings=Settings(batch=5, accumulate=2, frozen_norm=True, sampling=BalancedKeys(0)),
+        settings=EngineSettings(batch=5, accumulate=2, frozen_norm=True, sampling=BalancedKeys(0)),
     )
     list(engine.run([Phase("joint", 2, LearningRates())]))
     results["pieces"] = pieces.prototypes.vectors.detach().clone()
     # Here BatchNorm learns: every process must end with the statistics that the first one saves.
     engine = Engine(
-        network, views, val, accelerator, Pusher(accelerator, images=2), settings=Settings(batch=6)
+        network, views, val, accelerator, Pusher(accelerator, images=2), settings=EngineSettings(batch=6)
     )
     list(engine.run([Phase("joint", 1, LearningRates())]))
     means = torch.stack(gather_object([network.encoder.backbone.layers[1].running_mean.clone()]))

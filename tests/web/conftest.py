@@ -11,7 +11,7 @@ from conftest import tiny_config
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.web.app import create_app
-from dprotonet.web.service import Service, Settings
+from dprotonet.web.service import Service, ServiceSettings
 from web_server import ENDLESS, HERE, QUICK, SMALL, png_of
 
 
@@ -32,7 +32,7 @@ def model(web_run: Path) -> dp.Model:
 
 @pytest.fixture(scope="session")
 def service(model: dp.Model) -> Iterator[Service]:
-    found = Service(model, Settings(limits=SMALL, preset=QUICK))
+    found = Service(model, ServiceSettings(limits=SMALL, preset=QUICK))
     yield found
     found.close()
 
@@ -46,7 +46,7 @@ def client(service: Service) -> TestClient:
 @pytest.fixture(scope="session")
 def endless(model: dp.Model) -> Iterator[Service]:
     """A service whose decoder never comes to an end by itself, with room for one more task."""
-    found = Service(model, Settings(preset=ENDLESS, explanations_waiting=1))
+    found = Service(model, ServiceSettings(preset=ENDLESS, explanations_waiting=1))
     yield found
     found.close()
 

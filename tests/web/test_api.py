@@ -15,10 +15,9 @@ import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.runs.run_folder import unknown_source
-from dprotonet.experiment.trained.answer import answer
 from dprotonet.figures.style import sentence
 from dprotonet.web.app import create_app
-from dprotonet.web.service import Service, Settings
+from dprotonet.web.service import Service, ServiceSettings
 from web_server import HERE, QUICK, sent, until
 
 BIRD = Birds(species=4, per_species=3, split="test", size=64)[1].image
@@ -55,7 +54,7 @@ def test_an_upload_is_predicted_as_the_model_predicts(
 def test_why_not_and_what_if(client: TestClient, model: dp.Model, bird: bytes, off: list[int]) -> None:
     """Against a slow sum over prototypes."""
     image = sent(client, bird)["image"]
-    scores = answer(model, BIRD).scores.tolist()
+    scores = model.answer(BIRD).scores.tolist()
     weight = model.network.head.weight.tolist()
     for label in range(len(model.classes)):
         wanted = sum(
@@ -70,7 +69,7 @@ def test_why_not_and_what_if(client: TestClient, model: dp.Model, bird: bytes, o
         assert found["label"] == label
         assert {row["prototype"] for row in found["rows"]} == set(range(8)) - set(off)
         assert found["others"] == 0
-    logits = answer(model, BIRD).logits(off)
+    logits = model.answer(BIRD).logits(off)
     assert found["predicted"] == int(logits.argmax())
     assert found["predicted_score"] == pytest.approx(float(logits.max()))
 
@@ -190,7 +189,7 @@ def test_accuracy_with_prototypes_off(client: TestClient, model: dp.Model) -> No
     data = Birds(species=4, per_species=3, split="test", size=64)
     samples = [data[index] for index in range(len(data))]
     for name, off in (("before", ()), ("accuracy", (0, 1))):
-        right = [answer(model, one.image).label(off) == one.label for one in samples]
+        right = [model.answer(one.image).label(off) == one.label for one in samples]
         assert found[name] == pytest.approx(sum(right) / len(right))
     assert found["images"] == len(data)
     assert client.post("/api/what-if", json={"off": [8]}).status_code == 404
@@ -230,7 +229,7 @@ def test_an_imported_run_has_evidence_and_no_places(model: dp.Model, bird: bytes
     records = [unknown_source(item.prototype, item.class_name) for item in model.prototypes]
     imported = dp.Model(model.network, config=model.config, classes=model.classes, prototypes=records)
     imported.folder = model.folder
-    service = Service(imported, Settings(preset=QUICK))
+    service = Service(imported, ServiceSettings(preset=QUICK))
     client = TestClient(create_app(service), base_url=HERE)
     assert client.get("/api/run").json()["sources"] is False
     found = sent(client, bird)

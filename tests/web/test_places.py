@@ -13,7 +13,7 @@ from tests.experiment.export.conftest import untrained
 import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.web.app import create_app
-from dprotonet.web.service import Service, Settings
+from dprotonet.web.service import Service, ServiceSettings
 from web_server import HERE, QUICK, SMALL, png_of, sent
 
 
@@ -24,7 +24,7 @@ def points(tmp_path: Path) -> Iterator[TestClient]:
     (tmp_path / "run" / "prototypes").mkdir(exist_ok=True)
     image = Birds(species=4, per_species=3, split="train", size=64)[0].image
     (tmp_path / "run" / "prototypes" / "000000.png").write_bytes(png_of(image))
-    service = Service(dp.load(tmp_path / "run"), Settings(limits=SMALL, preset=QUICK))
+    service = Service(dp.load(tmp_path / "run"), ServiceSettings(limits=SMALL, preset=QUICK))
     yield TestClient(create_app(service), base_url=HERE)
     service.close()
 

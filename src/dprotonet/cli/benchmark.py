@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dprotonet.cli.progress import Reporter
-    from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress
+    from dprotonet.experiment.benchmark.run import Benchmark, BenchmarkStep, Failure
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,11 @@ class Watch:
         self.reporter = reporter
         self.failures: list[Failure] = []
 
-    def all(self, what: str, steps: "Iterator[Progress]") -> None:
+    def all(self, what: str, steps: "Iterator[BenchmarkStep]") -> None:
         for progress in steps:
             self.see(what, progress)
 
-    def see(self, what: str, progress: "Progress") -> None:
+    def see(self, what: str, progress: "BenchmarkStep") -> None:
         from dprotonet.training.events import StepDone
 
         event, failure = progress.event, progress.failure

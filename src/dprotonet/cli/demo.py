@@ -16,7 +16,7 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.experiment.demo import DemoResults
-    from dprotonet.report.gather import Progress
+    from dprotonet.progress import NamedProgress
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _this_command() -> str:
     return shlex.quote(os.path.relpath(ours) if below else ours)
 
 
-def _report(found: "DemoResults", folder: Path, on_progress: "Progress") -> str:
+def _report(found: "DemoResults", folder: Path, on_progress: "NamedProgress") -> str:
     """All of it on one page; heatmaps that the demo has made are not made again, and few others are."""
     from dprotonet.cli.report import written
     from dprotonet.report.options import AtHand, ReportOptions

@@ -33,16 +33,3 @@ def one_line(complaint: str) -> str:
     """tyro's framed complaint without the frame and its title."""
     lines = [" ".join(_FRAME.sub(" ", line).split()) for line in complaint.splitlines()[1:]]
     return " ".join(line if line else ";" for line in lines).strip(" ;").replace(" ;", ";")
-
-
-def option_value(words: list[str], name: str) -> str | None:
-    """The last value of `--name VALUE` or `--name=VALUE` before the real parsing, to load defaults."""
-    found = None
-    for position, word in enumerate(words):
-        if word == name:
-            if position + 1 == len(words):
-                raise UserError(f"{name} needs a value")
-            found = words[position + 1]
-        if word.startswith(name + "="):
-            found = word.split("=", 1)[1]
-    return found

@@ -49,10 +49,10 @@ def main(words: list[str]) -> None:
         raise UserError(f"--images is {arguments.images}; at least one image has to be looked at")
     given = _given(arguments.name)
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.prototypes.parts import check_places, name_parts
+    from dprotonet.experiment.prototypes.parts import check_has_places, name_parts
 
     model = Model.load(arguments.run, device=arguments.device)
-    check_places(model)
+    check_has_places(model)
     chosen = _chosen_class(model, arguments.class_name)
     picture = None
     if given:

@@ -15,7 +15,7 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
-    from dprotonet.experiment.trained.trained_model import Prediction
+    from dprotonet.experiment.trained.prediction import Prediction
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
+    from dprotonet.progress import NamedProgress
     from dprotonet.report.content import Report
-    from dprotonet.report.gather import Progress
     from dprotonet.report.options import AtHand, ReportOptions
 
 
@@ -78,7 +78,7 @@ def written(
     out: Path,
     wishes: "ReportOptions",
     *,
-    on_progress: "Progress",
+    on_progress: "NamedProgress",
     at_hand: "AtHand | None" = None,
 ) -> dict[str, Any]:
     """Gather, render and write a report; its path and headline numbers."""

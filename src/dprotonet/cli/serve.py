@@ -54,13 +54,13 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.model import Model
     from dprotonet.web.access import Access
     from dprotonet.web.serve import serve
-    from dprotonet.web.service import Service, Settings
+    from dprotonet.web.service import Service, ServiceSettings
 
     door = Access(
         host=arguments.host, token=arguments.token or os.environ.get(TOKEN, ""), names=arguments.name
     )
     model = Model.load(arguments.run, device=arguments.device)
-    service = Service(model, Settings(limits=UploadLimits(*limits), preset=arguments.preset))
+    service = Service(model, ServiceSettings(limits=UploadLimits(*limits), preset=arguments.preset))
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
 
 

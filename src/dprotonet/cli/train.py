@@ -22,6 +22,7 @@ from dprotonet.config import (
     to_tables,
 )
 from dprotonet.errors import UserError
+from dprotonet.experiment.settings.epochs import check_pushes
 from dprotonet.experiment.settings.idle_settings import check_idle
 from dprotonet.experiment.settings.recipes import GIVEN, Resolved, resolve
 
@@ -76,6 +77,7 @@ def main(words: list[str]) -> None:
     resolved = _with_sources(resolve(asked), arguments, before)
     if not arguments.resume:  # which says itself what it cannot change
         check_idle([resolved.config], _flags(resolved))
+        check_pushes(resolved.config, _flags(resolved))
     if arguments.show_config:
         from dprotonet.experiment.settings.config_check import check_config
 
@@ -108,6 +110,8 @@ def run_better_mode(asked: Config, arguments: TrainArguments, before: Config | N
         raise UserError("--out is missing; name the run folder to make, such as --out runs/birds")
     both = {mode: _with_sources(resolve(with_mode(asked, mode)), arguments, before) for mode in MODES}
     check_idle([resolved.config for resolved in both.values()], _flags(both["joint"]) - {"training.mode"})
+    for resolved in both.values():
+        check_pushes(resolved.config, _flags(resolved))
     trials, choice = choose_mode(asked, arguments.out, overwrite=arguments.overwrite, cache=arguments.cache)
     resolved = both[choice.mode]
     origins = {**resolved.origins, "training.mode": "chosen by cross-validation"}

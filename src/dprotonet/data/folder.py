@@ -17,10 +17,11 @@ from dprotonet.data.duplicates import find_duplicates, report_duplicates
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import some
 from dprotonet.data.reading import Reading
-from dprotonet.data.scan import ImageFile, Progress, scan
+from dprotonet.data.scan import ImageFile, scan
 from dprotonet.data.stratified_split import stratified_split
 from dprotonet.data.suffixes import IMAGE_ENDINGS, check_dicom, counted_endings, ignored_words, is_image
 from dprotonet.errors import UserError
+from dprotonet.progress import Progress
 
 SPLITS = ("train", "val", "test")
 MASKS = "masks"  # the folder

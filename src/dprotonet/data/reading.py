@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from dprotonet.data.image_cache import ImageCache
-from dprotonet.data.scan import Progress
 from dprotonet.errors import UserError
+from dprotonet.progress import Progress
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ digests say of copies and leaks to `duplicates`.
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,11 +15,11 @@ from dprotonet.data.box import Box, Extent, Point
 from dprotonet.data.digest import content_digest
 from dprotonet.data.image import MaskRule, UnreadableImage, probed_extent, read_mask, shown
 from dprotonet.data.problems import some
+from dprotonet.progress import Progress
 
 _SCAN_SIZE = 8  # pixels
 
 _log = logging.getLogger(__name__)
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,10 @@ class WithParts(nn.Module):
         """That are put behind the features: the parts, then the whole image."""
         return self.part_maps.parts + self.whole
 
+    def shares(self, joined: Tensor) -> Tensor:
+        """Of what `forward` gave, the shares of the parts, (B, K, h, w)."""
+        return joined[:, -self.channels :][:, : self.part_maps.parts]
+
     def forward(self, feature_map: Tensor) -> Tensor:
         maps = [feature_map, self.part_maps(feature_map)]
         if self.whole:

@@ -18,9 +18,10 @@ from dprotonet.config import DataConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import MissingOfficialFile
-from dprotonet.experiment.build.data import Progress, build_splits
+from dprotonet.experiment.build.data import build_splits
 from dprotonet.figures import contact_sheet, outlined
 from dprotonet.files import whole
+from dprotonet.progress import Progress
 
 MEASURED = 200  # truths of a split that are opened
 SHEET_COLUMNS = 8

@@ -1,6 +1,6 @@
 """What the demo shows after training: accuracies and four pictures, the last of them explanations."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,12 +21,11 @@ from dprotonet.experiment.runs.finished import finished
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.figures import stack
+from dprotonet.progress import NamedProgress
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.features import FeatureViews
 
 _OF_A_PART = 12  # images that a part is shown in
-
-Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Demo:
 
     trainer: Trainer
 
-    def results(self, on_progress: Progress | None = None) -> DemoResults:
+    def results(self, on_progress: NamedProgress | None = None) -> DemoResults:
         """Test accuracy of DProtoNet and of the baselines on the same images; where the pictures are."""
         accelerator = Accelerator()
         model = Model.load(self.trainer.out, device=accelerator.device)
@@ -65,7 +64,12 @@ class Demo:
         return DemoResults(summary, model, splits, evaluation, explained)
 
     def features(
-        self, model: Model, data: ImageData, *, accelerator: Accelerator, on_progress: Progress | None = None
+        self,
+        model: Model,
+        data: ImageData,
+        *,
+        accelerator: Accelerator,
+        on_progress: NamedProgress | None = None,
     ) -> FeatureViews:
         """Plain features of a split, cached like those of training."""
         views = self.trainer.views(model.network, data)
@@ -97,7 +101,7 @@ class Demo:
         )
         return {name: str(path) for name, path in paths.items()}
 
-    def _parts(self, model: Model, train: ImageData, on_progress: Progress | None) -> dict[str, str]:
+    def _parts(self, model: Model, train: ImageData, on_progress: NamedProgress | None) -> dict[str, str]:
         """Names of the parts, and those of a class on some images; nothing where prototypes have no place."""
         if not model.parts_follow:
             return {}
@@ -107,7 +111,7 @@ class Demo:
         return {"parts": str(self._path("parts"))}
 
     def _explained(
-        self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: Progress | None
+        self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: NamedProgress | None
     ) -> dict[int, ExplainedPrediction]:
         """A right answer and a mistake, each with the places of the prototypes that decided."""
         found = notable_images(evaluation.predictions, sure=2, unsure=0, mistakes=1)

@@ -86,7 +86,6 @@ class PrototypeLoss:
     smoothing: float = 0.0  # of the cross-entropy's target
     class_weight: tuple[float, ...] = ()  # of each class in the cross-entropy; none: all alike
     part_dropout: float = 0.0  # share of the parts that the cross-entropy does without, where there are some
-    part_area: float = 1.0  # share of the image that all parts may have before it costs
 
     def entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean cross-entropy of a batch, each image weighed by its class.

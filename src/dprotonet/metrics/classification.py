@@ -12,7 +12,7 @@ def confusion_matrix(labels: Tensor, predictions: Tensor, classes: int) -> Tenso
     """Counts (C, C), rows true, columns predicted; labels and predictions (N,), integers from 0 to C - 1."""
     if labels.ndim != 1 or labels.shape != predictions.shape:
         shapes = f"labels {tuple(labels.shape)} against predictions {tuple(predictions.shape)}"
-        raise ValueError(f"{shapes}; both must be (N,), one an image")
+        raise ValueError(f"{shapes}; both must be (N,), one per image")
     rows, columns = class_numbers(labels, "label", classes), class_numbers(predictions, "prediction", classes)
     return torch.bincount(rows * classes + columns, minlength=classes * classes).reshape(classes, classes)
 

@@ -66,7 +66,7 @@ def scores_of_two_kinds(scores: Tensor, positive: Tensor) -> tuple[Tensor, Tenso
     """
     if scores.ndim != 1 or scores.shape != positive.shape:
         shapes = f"scores {tuple(scores.shape)} against positive {tuple(positive.shape)}"
-        raise ValueError(f"{shapes}; both must be (N,), one an image")
+        raise ValueError(f"{shapes}; both must be (N,), one per image")
     check_numbers(scores, "scores")
     kinds = positive.cpu()
     odd = kinds[(kinds != 0) & (kinds != 1)]

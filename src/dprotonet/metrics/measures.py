@@ -1,4 +1,4 @@
-"""All measures of an explanation at once, by name, one value an image: the columns of a comparison.
+"""All measures of an explanation at once, by name, one value per image: the columns of a comparison.
 
 Faithfulness needs the classifier, localisation the truth, so an image without truth has NaN there. Every
 number depends on its protocol; `Protocol.facts` says it in full and belongs beside every table.

@@ -89,28 +89,12 @@ def stability(before: Tensor, after: Tensor, parts: Tensor) -> Tensor:
     return same.masked_fill(~first.any(dim=1), torch.nan)
 
 
-def consistency(
-    heatmaps: Tensor,
-    parts: Tensor,
-    prototype: Tensor,
-    *,
-    share: float = 0.1,
-    threshold: float = 0.8,
-    prototypes: int | None = None,
-) -> Consistency:
-    """Is a prototype always on the same part? Image by image of its class, which `prototype` (N,) names.
-
-    The consistency score of Huang et al. (2023), with masks for their keypoints: the hottest `share` of the
-    pixels (their box has a tenth) covers a part when the two overlap in half of the smaller one. A prototype
-    is consistent when a part is covered in `threshold` of the images that show it. Without `prototypes`,
-    their number, the highest named one is the last.
-    """
-    covered, visible = covered_parts(heatmaps, parts, share=share), parts.flatten(2).any(dim=2)
-    return usual_part(covered, visible, prototype, threshold=threshold, prototypes=prototypes)
-
-
 def covered_parts(heatmaps: Tensor, parts: Tensor, *, share: float = 0.1) -> Tensor:
-    """Whether the hottest `share` of the pixels and a part share half of the smaller of the two: (N, K)."""
+    """Whether the hottest `share` of the pixels and a part share half of the smaller of the two: (N, K).
+
+    As the consistency score of Huang et al. (2023) asks it, with masks for their keypoints; their box has a
+    tenth of the pixels.
+    """
     check_parts(heatmaps, parts)
     if not 0 < share <= 1:
         raise ValueError(f"share is {share}; it is a share of the pixels, above 0 and up to 1")
@@ -128,7 +112,12 @@ def usual_part(
     threshold: float = 0.8,
     prototypes: int | None = None,
 ) -> Consistency:
-    """The part that each prototype covers most often where it is to be seen; flags bool (N, K)."""
+    """Is a prototype always on the same part? The one it covers most often where that is to be seen.
+
+    Flags are bool (N, K), of images of its class, which `prototype` (N,) names; it is consistent when the
+    part is covered in `threshold` of the images that show it. Without `prototypes`, their number, the highest
+    named one is the last.
+    """
     if prototype.shape != covered.shape[:1]:
         raise ValueError(f"prototype has shape {tuple(prototype.shape)}; it must be ({len(covered)},)")
     count = int(prototype.max()) + 1 if prototypes is None else prototypes

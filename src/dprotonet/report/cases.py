@@ -4,6 +4,7 @@
 sources by prototype. Where a heatmap is missing the row still has its numbers.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,9 +14,10 @@ from dprotonet.data.base import ImageData
 from dprotonet.experiment.explaining.pictures import boxed_place, place_picture
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.runs.familiarity import warning_of
-from dprotonet.experiment.trained.class_evidence import ClassEvidence, class_evidence
+from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.evidence import EvidenceItem
-from dprotonet.experiment.trained.trained_model import Prediction
+from dprotonet.experiment.trained.image_like import name_of
+from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.figures import overlay
 from dprotonet.figures.style import sentence
 from dprotonet.report.content import Argument, CaseRow, Likely, Picture, ReportCase
@@ -34,11 +36,11 @@ class Studied:
     name: str
     truth: int
     prediction: Prediction
-    evidence: tuple[ClassEvidence, ...]  # none for a black box; the predicted class, then a missed one
+    evidence: Mapping[int, Sequence[EvidenceItem]]  # by class: the predicted, then a missed one
 
     def items(self, top: int) -> list[EvidenceItem]:
         """The prototypes to be shown, each once."""
-        shown = [item for found in self.evidence for item in found.evidence[:top]]
+        shown = [item for found in self.evidence.values() for item in found[:top]]
         return list({item.prototype: item for item in shown}.values())
 
 
@@ -53,24 +55,24 @@ class Places:
 def studied(model: Model, data: ImageData, indices: Sequence[int]) -> list[Studied]:
     """Predictions of these images of a split."""
     samples = [data[index] for index in indices]
-    predictions = model.predict_many([sample.image for sample in samples])
+    answers = model.answers([sample.image for sample in samples])
     return [
         Studied(
             index,
             sample.image,
             sample.name,
             sample.label,
-            prediction,
-            tuple(_asked(model, prediction, sample.label)),
+            answer.prediction(name_of(sample.image)),
+            _asked(answer, sample.label),
         )
-        for index, sample, prediction in zip(indices, samples, predictions, strict=True)
+        for index, sample, answer in zip(indices, samples, answers, strict=True)
     ]
 
 
-def _asked(model: Model, prediction: Prediction, truth: int) -> list[ClassEvidence]:
-    if not prediction.evidence:
-        return []
-    return [class_evidence(model, prediction, label) for label in dict.fromkeys((prediction.label, truth))]
+def _asked(answer: Answer, truth: int) -> dict[int, Sequence[EvidenceItem]]:
+    """Evidence for the predicted class and for a missed one; none of a black box."""
+    asked = {label: answer.evidence(label) for label in (answer.label(), truth)}
+    return {label: items for label, items in asked.items() if items}
 
 
 def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *, top: int) -> ReportCase:
@@ -86,28 +88,29 @@ def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *,
         picture=embedded(item.image, f"Test image {item.name} of {truth}.", longest=CASE),
         likely=tuple(Likely(name, share, name == truth) for name, share in shown),
         arguments=tuple(
-            _argument(item, found, places, sources, top=top) for found in item.evidence if sources is not None
+            _argument(model.classes, item, label, places, sources, top=top)
+            for label in item.evidence
+            if sources is not None
         ),
         warning=sentence(warning_of(item.prediction.distance)),
     )
 
 
 def _argument(
-    item: Studied, found: ClassEvidence, places: Places, sources: Tensor | None, *, top: int
+    classes: Sequence[str], item: Studied, label: int, places: Places, sources: Tensor, *, top: int
 ) -> Argument:
-    assert sources is not None
-    shown = found.evidence[:top]
-    said = found.label == item.prediction.label
-    right = found.label == item.truth
+    evidence = item.evidence[label]
+    shown = evidence[:top]
+    said, right = label == item.prediction.label, label == item.truth
     role = (
         "what the model said, rightly" if said and right else "what the model said" if said else "the truth"
     )
     return Argument(
-        class_name=found.class_name,
+        class_name=classes[label],
         role=role,
         rows=tuple(_row(item, entry, places, sources[entry.prototype]) for entry in shown),
-        others=len(found.evidence) - len(shown),
-        score=found.logit,
+        others=len(evidence) - len(shown),
+        score=math.fsum(entry.contribution for entry in evidence),
     )
 
 

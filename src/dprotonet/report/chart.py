@@ -1,7 +1,8 @@
 """The learning curve as places on a drawing: where lines, dots, ticks and pushes lie.
 
 Nothing here has a colour or a tag; the template turns these numbers into SVG and the stylesheet paints it, so
-that the chart follows the page's light and dark.
+that the chart follows the page's light and dark. A chart by matplotlib (figures.curve draws one for files)
+has its colours fixed, carries its letters as outlines and is many times as large in a page that stands alone.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class PushMark:
+class DrawnPush:
     x: float
     before: float
     after: float
@@ -40,7 +41,7 @@ class Chart:
     dotted: bool
     epochs: tuple[Tick, ...]
     shares: tuple[Tick, ...]
-    pushes: tuple[PushMark, ...]
+    pushes: tuple[DrawnPush, ...]
     kept: float | None
     width: int = WIDTH
     height: int = HEIGHT
@@ -74,7 +75,7 @@ def chart(curve: Curve) -> Chart:
         dotted=len(curve.epochs) <= DOTTED,
         epochs=tuple(Tick(x(epoch), str(epoch)) for epoch in _named(sorted(set(curve.epochs)))),
         shares=tuple(Tick(y(share), percent(share, 0)) for share in _shares(floor)),
-        pushes=tuple(PushMark(x(push.epoch), y(push.before), y(push.after)) for push in curve.pushes),
+        pushes=tuple(DrawnPush(x(push.epoch), y(push.before), y(push.after)) for push in curve.pushes),
         kept=None if curve.kept is None else x(curve.kept),
     )
 

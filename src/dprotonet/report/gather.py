@@ -1,6 +1,6 @@
 """From a run to what its report shows. What cannot be had is said in `missing`, never an empty section."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from dprotonet.experiment.explaining.pictures import source_images
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, kept_facts, stored_facts
 from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.progress import NamedProgress
 from dprotonet.report.about import about, described_data
 from dprotonet.report.cases import Places, Studied, case, studied
 from dprotonet.report.comparison import comparison
@@ -26,11 +27,9 @@ from dprotonet.report.heatmaps import Heatmaps
 from dprotonet.report.history import history
 from dprotonet.report.mistakes import mistakes
 from dprotonet.report.options import NO_DATA, AtHand, ReportOptions
-from dprotonet.report.performance import measured, stored, stored_positive
+from dprotonet.report.performance import measured_performance, stored, stored_positive
 from dprotonet.report.prototypes import class_cards
 from dprotonet.report.words import counted
-
-Progress = Callable[[str, int, int], None]  # what, how much is done, of how much
 
 GROUPS = {
     "sure": (
@@ -57,7 +56,7 @@ def gather(
     *,
     made: str,
     at_hand: AtHand | None = None,
-    on_progress: Progress | None = None,
+    on_progress: NamedProgress | None = None,
 ) -> Report:
     """All that a report shows of a model from a run folder; `made` says when."""
     if model.folder is None:
@@ -76,7 +75,7 @@ class _Gathering:
     folder: Path
     wishes: ReportOptions
     at_hand: AtHand
-    on_progress: Progress
+    on_progress: NamedProgress
     missing: list[str] = field(default_factory=list)
 
     def report(self, made: str) -> Report:
@@ -146,7 +145,7 @@ class _Gathering:
 
     def _performance(self, evaluation: Evaluation | None) -> Performance | None:
         if evaluation is not None:
-            return measured(evaluation, data=described_data(self._data.data))
+            return measured_performance(evaluation, data=described_data(self._data.data))
         found = stored(self.folder, self.model.network, self.model.classes)
         if found.performance is None:
             self.missing.append(

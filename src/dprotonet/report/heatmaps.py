@@ -10,6 +10,7 @@ from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.model import Model
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM
+from dprotonet.progress import NamedProgress
 from dprotonet.report.cases import Places, Studied
 from dprotonet.report.options import ReportOptions
 
@@ -20,7 +21,7 @@ class Heatmaps:
 
     model: Model
     wishes: ReportOptions
-    on_progress: Callable[[str, int, int], None]
+    on_progress: NamedProgress
 
     def places(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
         """Where the images look like their prototypes, and where all prototypes lie in their sources."""
@@ -62,7 +63,7 @@ class Heatmaps:
 class _Counter:
     """Counts maps over several calls of the decoder."""
 
-    def __init__(self, total: int, on_progress: Callable[[str, int, int], None]) -> None:
+    def __init__(self, total: int, on_progress: NamedProgress) -> None:
         self.total, self.on_progress, self.begun = total, on_progress, 0
 
     def observer(self, count: int) -> Callable[[Step], None]:

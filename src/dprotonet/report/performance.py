@@ -21,7 +21,7 @@ FILE = "evaluation/test.json"  # in the run folder
 TABLE = 30  # so many classes fit into a table of numbers; more are drawn
 
 
-def measured(evaluation: Evaluation, *, data: str) -> Performance:
+def measured_performance(evaluation: Evaluation, *, data: str) -> Performance:
     """The numbers of an evaluation that was just made."""
     return _performance(evaluation.summary(), classes=evaluation.classes, data=data, origin="measured")
 

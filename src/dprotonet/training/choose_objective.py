@@ -5,12 +5,13 @@ from typing import cast
 
 from torch import nn
 
+from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Points
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.inference.pool import SlotHead, sharpness
 from dprotonet.inference.presence import PresenceHead
 from dprotonet.network import BlackBox, Network
-from dprotonet.training.objective import PlainObjective, WholeObjective
+from dprotonet.training.objective import PartAreaObjective, PlainObjective, WholeObjective
 from dprotonet.training.occurrence import OccurrenceObjective
 from dprotonet.training.phases import Phase, is_phase
 from dprotonet.training.pool import PoolObjective
@@ -20,11 +21,12 @@ from dprotonet.training.views import Pairs, PlacedViews, ViewSource
 
 @dataclass(frozen=True)
 class Extra:
-    """What only some networks have: weights of further losses, and how long slots take to decide."""
+    """What only some networks have: further losses, and how long slots take to decide."""
 
-    occurrence: float = 0.0  # XProtoNet's
-    alignment: float = 0.0  # PIP-Net's, of two views
-    uniformity: float = 0.0  # PIP-Net's, that all prototypes are used
+    occurrence: float = 0.0  # weight of XProtoNet's
+    part_area: float = 1.0  # share of the image that all parts may have before it costs
+    alignment: float = 0.0  # weight of PIP-Net's, of two views
+    uniformity: float = 0.0  # weight of PIP-Net's, that all prototypes are used
     slot_epochs: int = 10  # ProtoPool's
 
 
@@ -39,6 +41,8 @@ def whole_objective(network: Network, loss: PrototypeLoss, extra: Extra, phase: 
         return PoolObjective(network, loss)
     if extra.occurrence:
         return OccurrenceObjective(network, loss, weight=extra.occurrence)
+    if extra.part_area < 1 and isinstance(network.encoder.shaping, WithParts):
+        return PartAreaObjective(network, loss, most=extra.part_area)
     return WholeObjective(network, loss)
 
 

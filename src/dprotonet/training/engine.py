@@ -5,7 +5,7 @@ seeded by (seed, epoch), so a run that goes on from a checkpoint is the run that
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 
@@ -13,20 +13,18 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast, gather_object
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Adam, AdamW, Optimizer
 
 from dprotonet.data.transforms import View
 from dprotonet.errors import ComputationError
-from dprotonet.inference.losses import LossTerms, PrototypeLoss
-from dprotonet.metrics.classification import balanced_accuracy
+from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.choose_objective import Extra, served, set_epoch, whole_objective
-from dprotonet.training.evaluation import Predictions, evaluate, share_of
+from dprotonet.training.evaluation import Validation, evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 from dprotonet.training.memory import Piece, in_pieces, statistics_at_rest
-from dprotonet.training.objective import HeadObjective, Step
+from dprotonet.training.objective import BatchLoss, HeadObjective, Sums
 from dprotonet.training.phases import (
     Judgement,
     Phase,
@@ -51,8 +49,6 @@ from dprotonet.training.views import (
     load,
 )
 
-_TERMS = ("loss", "cross_entropy", "cluster", "separation", "foreign")
-
 
 @dataclass
 class Position:
@@ -69,7 +65,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Settings:
+class EngineSettings:
     """Plain numbers of the loop; `patience` counts pushes without a better validation accuracy."""
 
     seed: int = 0
@@ -107,7 +103,7 @@ class Engine:
     pusher: Pusher
     loss: PrototypeLoss = field(default_factory=PrototypeLoss)
     extra: Extra = field(default_factory=Extra)
-    settings: Settings = field(default_factory=Settings)
+    settings: EngineSettings = field(default_factory=EngineSettings)
     position: Position = field(default_factory=Position)
     projection: Projection | None = None
     optimizer: Optimizer | None = None
@@ -127,7 +123,7 @@ class Engine:
             elif stage is None:
                 return
             elif isinstance(stage, Push):
-                yield self._push()
+                yield self.push()
             elif isinstance(stage, Judgement):
                 self._open_round()
             else:
@@ -180,114 +176,74 @@ class Engine:
             sampling=epoch_keys if isinstance(views, ScoreViews) else self.settings.sampling,
         )
         batches = [part.keys for part in parts]
-        sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)  # terms, right answers, images
+        sums = Sums()
         for number, view in enumerate(load(views, batches, workers=self._workers(views))):
-            sums += self._step(model, view, phase=phase, weight=parts[number].weight)
+            sums += self.step(model, view, phase=phase, weight=parts[number].weight)
             if self.position.steps is not None:
                 self.position.steps += 1
-            loss, accuracy = (sums[0] / sums[-1]).item(), (sums[-2] / sums[-1]).item()
+            loss, accuracy = sums.mean("loss"), sums.accuracy
             yield StepDone(phase.name, self.position.epoch, number + 1, len(batches), loss, accuracy)
         self.position.epoch_in_stage += 1
         self._share_buffers()
-        total = torch.stack(gather_object([sums])).sum(0)
-        means = (total / total[-1].clamp_min(1)).tolist()
-        terms = dict(zip(_TERMS, means[: len(_TERMS)], strict=True))
-        val = self._validate()[0]
+        total: Sums = sum(gather_object([sums]), Sums())
+        terms = {name: total.mean(name) for name in total.terms}
+        val = self.validate().accuracy
         seconds, position = time.perf_counter() - started, self.position
-        yield EpochDone(phase.name, position.epoch, terms, means[-2], val, seconds, position.steps)
-
-    def _step(self, model: nn.Module, view: View | PairView, *, phase: Phase, weight: float) -> Tensor:
-        """A step of the optimiser; gradients of several pieces add up, and processes meet at the last one."""
-        assert self.optimizer is not None
-        self.optimizer.zero_grad()
-        sums = torch.zeros(len(_TERMS) + 2, dtype=torch.float64)
-        *others, last = in_pieces(view, self.settings.accumulate)
-        for piece in others:
-            with self.accelerator.no_sync(model):
-                sums += self._backward(model, piece, phase=phase, weight=weight)
-        sums += self._backward(model, last, phase=phase, weight=weight)
-        self.optimizer.step()
-        if phase.learning_rates.head > 0 and isinstance(self.network, DProtoNet):
-            self.network.head.after_step()
-        return sums
-
-    def _backward(self, model: nn.Module, piece: Piece, *, phase: Phase, weight: float) -> Tensor:
-        device = self.accelerator.device
-        inputs, labels = piece.inputs.to(device), piece.labels.to(device)
-        more = () if piece.places is None else (piece.places.to(device),)
-        with self.accelerator.autocast():
-            step: Step = model(inputs, labels, *more)
-        _must_be_finite(step.terms, phase, self.position.epoch)
-        with statistics_at_rest(model) if self.settings.recomputes else nullcontext():
-            self.accelerator.backward(step.terms.total * (weight * piece.share))
-        right = (step.logits.argmax(1) == labels).sum().item()
-        terms = [term.item() * len(labels) for term in step.terms]
-        return torch.tensor([*terms, right, len(labels)], dtype=torch.float64)
+        yield EpochDone(phase.name, position.epoch, terms, total.accuracy, val, seconds, position.steps)
 
     def _share_buffers(self) -> None:
         """BatchNorm statistics of the first process to all, so that every process validates one network."""
         for buffer in self.network.buffers():
             buffer.copy_(broadcast(buffer))
 
-    def _push(self) -> PushDone:
-        started = time.perf_counter()
-        before = self._validate()[0]
-        self.projection = self.pusher(self._prototyped(), self.train_views)
-        after = self._validate()[0]
-        seconds = time.perf_counter() - started
-        self._open_round()  # before the event goes out: a checkpoint taken then must not push again
-        return PushDone(self.position.epoch, before, after, self.projection, seconds)
-
     def _open_round(self) -> None:
         self.position.round_open = True
         self._advance()
 
     def _round(self) -> RoundDone:
-        accuracy, loss, judged, predictions = self._validate()
+        found = self.validate()
+        judged = found.judged
         self.position.round_open = False
         improved = judged > self.position.best
         kept = judged >= self.position.best  # small splits tie often; of equals the later learned longer
         self.position.best = max(judged, self.position.best)
         self.position.stale_rounds = 0 if improved else self.position.stale_rounds + 1
-        return RoundDone(self.position.epoch, accuracy, loss, kept, self._out_of_patience(), predictions)
-
-    # ── parts ──
-
-    def _whole_setting(self, phase: Phase) -> tuple[nn.Module, ViewSource]:
-        objective = whole_objective(self.network, self.loss, self.extra, phase)
-        return objective, served(self.train_views, self.network)
-
-    def _prototyped(self) -> DProtoNet:
-        if isinstance(self.network, BlackBox):
-            raise TypeError("a black box has no prototypes: plan its stages without pushes")
-        return self.network
-
-    def _head_setting(self) -> tuple[nn.Module, ViewSource]:
-        """Only the head learns, so scores are taken once, of an epoch's views; of plain ones to validate.
-
-        Unstated: which views the last-layer stage sees. Those of one epoch, the same in all its epochs.
-        """
-        network = self._prototyped()
-        objective = HeadObjective(network.head, self.loss, prototype_class=network.prototype_class)
-        self._val_scores = self._scores(self.val_views)
-        per_image = self.settings.views_per_epoch
-        keys = self.settings.sampling(self.train_views, epoch=self.position.tick + 1, per_image=per_image)
-        return objective, self._scores(self.train_views, keys)
-
-    def _scores(self, views: ViewSource, keys: Sequence[Key] | None = None) -> ScoreViews:
-        return score_views(
-            self._prototyped(),
-            views,
-            self.accelerator,
-            keys=keys,
-            batch=self.settings.at_once,
-            workers=self._workers(views),
+        return RoundDone(
+            self.position.epoch, found.accuracy, found.loss, kept, self._out_of_patience(), found.predictions
         )
 
-    def _optimizer(self, phase: Phase) -> Optimizer:
-        return self.settings.optimizer(self._groups(phase))
+    # ── what an experiment may change in a subclass: see benchmarks/joint_changes.py ──
 
-    def _groups(self, phase: Phase) -> list[dict]:
+    def step(self, model: nn.Module, view: View | PairView, *, phase: Phase, weight: float) -> Sums:
+        """A step of the optimiser; gradients of several pieces add up, and processes meet at the last one."""
+        assert self.optimizer is not None
+        self.optimizer.zero_grad()
+        sums = Sums()
+        *others, last = in_pieces(view, self.settings.accumulate)
+        for piece in others:
+            with self.accelerator.no_sync(model):
+                sums += self.backward(model, piece, phase=phase, weight=weight)
+        sums += self.backward(model, last, phase=phase, weight=weight)
+        self.optimizer.step()
+        if phase.learning_rates.head > 0 and isinstance(self.network, DProtoNet):
+            self.network.head.after_step()
+        return sums
+
+    def backward(self, model: nn.Module, piece: Piece, *, phase: Phase, weight: float) -> Sums:
+        """Gradients of a piece of a batch, whose images weigh `weight`; what is logged of it."""
+        device = self.accelerator.device
+        inputs, labels = piece.inputs.to(device), piece.labels.to(device)
+        more = () if piece.places is None else (piece.places.to(device),)
+        with self.accelerator.autocast():
+            step: BatchLoss = model(inputs, labels, *more)
+        _must_be_finite(step.named, phase, self.position.epoch)
+        with statistics_at_rest(model) if self.settings.recomputes else nullcontext():
+            self.accelerator.backward(step.terms.total * (weight * piece.share))
+        right = (step.logits.argmax(1) == labels).sum().item()
+        terms = {name: term.item() * len(labels) for name, term in step.named.items()}
+        return Sums(terms, right, len(labels))
+
+    def parameter_groups(self, phase: Phase) -> list[dict]:
         """Parameters of the parts that learn, with their rate and decay."""
         parts = self.network.parts()
         groups = [
@@ -301,11 +257,71 @@ class Engine:
         ]
         return [group for group in groups if group["params"]]
 
+    def push(self) -> PushDone:
+        """Prototypes become region vectors of training images; accuracies before and after it."""
+        started = time.perf_counter()
+        before = self.validate().accuracy
+        self.projection = self.pusher(self.prototyped, self.train_views)
+        after = self.validate().accuracy
+        seconds = time.perf_counter() - started
+        self._open_round()  # before the event goes out: a checkpoint taken then must not push again
+        return PushDone(self.position.epoch, before, after, self.projection, seconds)
+
+    def validate(self) -> Validation:
+        """How the network does on the validation split, as it is now."""
+        known = self._val_scores
+        predictions = evaluate(
+            self.network if known is None else self.prototyped.head,
+            self.val_views if known is None else known,
+            accelerator=self.accelerator,
+            batch=self.settings.at_once,
+            workers=self._workers(self.val_views) if known is None else 0,
+        )
+        return Validation(predictions, self.settings.balanced)
+
+    # ── parts ──
+
+    def _whole_setting(self, phase: Phase) -> tuple[nn.Module, ViewSource]:
+        objective = whole_objective(self.network, self.loss, self.extra, phase)
+        return objective, served(self.train_views, self.network)
+
+    @property
+    def prototyped(self) -> DProtoNet:
+        """The network, where it has prototypes."""
+        if isinstance(self.network, BlackBox):
+            raise TypeError("a black box has no prototypes: plan its stages without pushes")
+        return self.network
+
+    def _head_setting(self) -> tuple[nn.Module, ViewSource]:
+        """Only the head learns, so scores are taken once, of an epoch's views; of plain ones to validate.
+
+        Unstated: which views the last-layer stage sees. Those of one epoch, the same in all its epochs.
+        """
+        network = self.prototyped
+        objective = HeadObjective(network.head, self.loss, prototype_class=network.prototype_class)
+        self._val_scores = self._scores(self.val_views)
+        per_image = self.settings.views_per_epoch
+        keys = self.settings.sampling(self.train_views, epoch=self.position.tick + 1, per_image=per_image)
+        return objective, self._scores(self.train_views, keys)
+
+    def _scores(self, views: ViewSource, keys: Sequence[Key] | None = None) -> ScoreViews:
+        return score_views(
+            self.prototyped,
+            views,
+            self.accelerator,
+            keys=keys,
+            batch=self.settings.at_once,
+            workers=self._workers(views),
+        )
+
+    def _optimizer(self, phase: Phase) -> Optimizer:
+        return self.settings.optimizer(self.parameter_groups(phase))
+
     def _set_rates(self, phase: Phase) -> None:
         """The share of the rates that falls to the coming epoch; the last-layer stage keeps its rate."""
         share = 1.0 if phase.name == "last" else self._rate_share(phase)
         assert self.optimizer is not None
-        for group, part in zip(self.optimizer.param_groups, self._groups(phase), strict=True):
+        for group, part in zip(self.optimizer.param_groups, self.parameter_groups(phase), strict=True):
             group["lr"] = part["lr"] * share
 
     def _rate_share(self, phase: Phase) -> float:
@@ -317,20 +333,6 @@ class Engine:
 
     def _workers(self, views: ViewSource) -> int:
         return 0 if isinstance(views, ScoreViews) else self.settings.workers
-
-    def _validate(self) -> tuple[float, float, float, Predictions]:
-        """Accuracy and cross-entropy on the validation split, what a model is judged by, and all answers."""
-        known = self._val_scores
-        predictions = evaluate(
-            self.network if known is None else self._prototyped().head,
-            self.val_views if known is None else known,
-            accelerator=self.accelerator,
-            batch=self.settings.at_once,
-            workers=self._workers(self.val_views) if known is None else 0,
-        )
-        accuracy = predictions.accuracy
-        judged = balanced_accuracy(predictions.confusion) if self.settings.balanced else accuracy
-        return accuracy, cross_entropy(predictions.logits, predictions.labels).item(), judged, predictions
 
 
 def prepare_parts(network: Network, phase: Phase, *, frozen_norm: bool = False) -> None:
@@ -361,10 +363,10 @@ def _is_last_layer(stage: Stage | None) -> bool:
     return is_phase(stage, "last")
 
 
-def _must_be_finite(terms: LossTerms, phase: Phase, epoch: int) -> None:
-    if torch.isfinite(terms.total):
+def _must_be_finite(terms: Mapping[str, Tensor], phase: Phase, epoch: int) -> None:
+    if torch.isfinite(terms["loss"]):
         return
-    values = ", ".join(f"{name} {term.item():.3g}" for name, term in zip(_TERMS, terms, strict=True))
+    values = ", ".join(f"{name} {term.item():.3g}" for name, term in terms.items())
     raise ComputationError(
         f"the loss is not finite in {phase.name} epoch {epoch} ({values}); "
         "lower the learning rates, or use --mixed-precision no"

@@ -1,14 +1,15 @@
 """Logits of a whole split, exact across processes: no image dropped, none counted twice."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
-from dprotonet.metrics.classification import accuracy, confusion_matrix
+from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
+from dprotonet.progress import Progress
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
 
@@ -28,6 +29,27 @@ class Predictions:
         return accuracy(self.confusion)
 
 
+@dataclass(frozen=True)
+class Validation:
+    """Answers to the validation images, and what they come to."""
+
+    predictions: Predictions
+    balanced: bool = False  # judged by balanced accuracy
+
+    @property
+    def accuracy(self) -> float:
+        return self.predictions.accuracy
+
+    @property
+    def loss(self) -> float:
+        return cross_entropy(self.predictions.logits, self.predictions.labels).item()
+
+    @property
+    def judged(self) -> float:
+        """What the model that is kept is chosen by."""
+        return balanced_accuracy(self.predictions.confusion) if self.balanced else self.accuracy
+
+
 def share_of(accelerator: Accelerator) -> ProcessShare:
     return ProcessShare(accelerator.process_index, accelerator.num_processes)
 
@@ -40,7 +62,7 @@ def evaluate(
     accelerator: Accelerator,
     batch: int = 60,
     workers: int = 0,
-    on_batch: Callable[[int, int], None] | None = None,
+    on_batch: Progress | None = None,
 ) -> Predictions:
     """Run the network in eval mode over the plain images of a split; every process gets all logits."""
     was_training = network.training

@@ -13,7 +13,7 @@ from torch.optim import Adam
 from dprotonet.errors import ComputationError
 from dprotonet.inference.head import Head
 from dprotonet.inference.losses import PrototypeLoss
-from dprotonet.training.objective import HeadObjective, Step
+from dprotonet.training.objective import BatchLoss, HeadObjective
 from dprotonet.training.scores import ScoreViews
 from dprotonet.training.views import ProcessShare, epoch_parts
 
@@ -43,7 +43,7 @@ def train_head(
         total = 0.0
         for part in parts:
             rows = torch.tensor([index for index, _ in part.keys], device=labels.device)
-            step: Step = objective(views.scores[rows], labels[rows])
+            step: BatchLoss = objective(views.scores[rows], labels[rows])
             optimizer.zero_grad()
             step.terms.total.backward()
             optimizer.step()

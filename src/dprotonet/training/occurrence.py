@@ -13,7 +13,7 @@ from dprotonet.encoder.regions import Occurrence
 from dprotonet.encoder.shaping import Beside
 from dprotonet.inference.losses import PrototypeLoss
 from dprotonet.network import DProtoNet
-from dprotonet.training.objective import Step, prototype_step
+from dprotonet.training.objective import BatchLoss, prototype_step
 
 _TURN, _SCALE, _SHIFT = math.radians(15), 0.15, 0.1  # largest turn, change of scale, and shift of half a side
 
@@ -49,13 +49,12 @@ class OccurrenceObjective(nn.Module):
         self.loss = loss
         self.weight = weight
 
-    def forward(self, inputs: Tensor, labels: Tensor) -> Step:
+    def forward(self, inputs: Tensor, labels: Tensor) -> BatchLoss:
         encoder = self.network.encoder
         feature_map = encoder.feature_map(inputs)
         evidence = self.network.evidence_of(encoder.regions(feature_map))
         step = prototype_step(self.network, self.loss, evidence, labels)
-        extra = self.weight * self._occurrence(inputs, feature_map)
-        return step._replace(terms=step.terms._replace(total=step.terms.total + extra))
+        return step.plus("occurrence", self._occurrence(inputs, feature_map), weight=self.weight)
 
     def _occurrence(self, inputs: Tensor, feature_map: Tensor) -> Tensor:
         encoder = self.network.encoder

@@ -12,7 +12,7 @@ from typing import Literal, TypeGuard
 
 @dataclass(frozen=True)
 class LearningRates:
-    """Of the four parts (Section 4.3) and of part maps; zero lets one rest, BatchNorm statistics included."""
+    """Of the four parts (Section 4.3) and of part maps; at 0 it is frozen, BatchNorm statistics included."""
 
     backbone: float = 1e-4
     shaping: float = 3e-3

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from dprotonet.inference.losses import LossTerms, PrototypeLoss, cluster_loss, separation_distance
 from dprotonet.inference.pool import SlotHead
 from dprotonet.network import DProtoNet
-from dprotonet.training.objective import Step
+from dprotonet.training.objective import BatchLoss
 
 
 class PoolObjective(nn.Module):
@@ -26,7 +26,7 @@ class PoolObjective(nn.Module):
         assert isinstance(self.network.head, SlotHead)
         return self.network.head
 
-    def forward(self, inputs: Tensor, labels: Tensor) -> Step:
+    def forward(self, inputs: Tensor, labels: Tensor) -> BatchLoss:
         head, loss = self.head, self.loss
         evidence = self.network.evidence(inputs)
         logits = evidence.logits.float()
@@ -35,4 +35,5 @@ class PoolObjective(nn.Module):
         near, far = cluster_loss(evidence.distances, own), separation_distance(evidence.distances, own)
         sparse = head.foreign(self.network.prototype_class)
         total = entropy + loss.cluster * near + loss.separation * far + loss.foreign * sparse
-        return Step(LossTerms(total + head.orthogonality(), entropy, near, far, sparse), logits)
+        step = BatchLoss(LossTerms(total, entropy, near, far, sparse), logits)
+        return step.plus("orthogonality", head.orthogonality(), weight=1.0)

@@ -10,7 +10,7 @@ from torch.nn.functional import grid_sample
 from dprotonet.inference.losses import LossTerms, PrototypeLoss
 from dprotonet.inference.presence import alignment_loss, uniformity_loss
 from dprotonet.network import DProtoNet
-from dprotonet.training.objective import Step
+from dprotonet.training.objective import BatchLoss
 
 
 class PresenceObjective(nn.Module):
@@ -30,7 +30,7 @@ class PresenceObjective(nn.Module):
         self.alignment = alignment
         self.uniformity = uniformity
 
-    def forward(self, inputs: Tensor, labels: Tensor, places: Tensor) -> Step:
+    def forward(self, inputs: Tensor, labels: Tensor, places: Tensor) -> BatchLoss:
         shares = self.network.encoder.feature_map(inputs.transpose(0, 1).flatten(0, 1)).float()
         evidence = self.network.evidence_of(self.network.encoder.regions(shares))
         logits, head = evidence.logits.float(), self.network.head
@@ -41,7 +41,8 @@ class PresenceObjective(nn.Module):
         uniform = torch.stack([uniformity_loss(presence) for presence in evidence.scores.chunk(2)]).mean()
         total = self._total(entropy, aligned, uniform)
         nothing = torch.zeros_like(entropy)
-        return Step(LossTerms(total, entropy, nothing, nothing, nothing), logits[: len(labels)])
+        terms = LossTerms(total, entropy, nothing, nothing, nothing)
+        return BatchLoss(terms, logits[: len(labels)], {"alignment": aligned, "uniformity": uniform})
 
     def _total(self, entropy: Tensor, aligned: Tensor, uniform: Tensor) -> Tensor:
         return entropy + self.alignment * aligned + self.uniformity * uniform

@@ -1,4 +1,4 @@
-"""Scores of a network whose prototypes rest: taken once, they serve while only the head learns."""
+"""Scores of a network whose prototypes are frozen: taken once, they serve while only the head learns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

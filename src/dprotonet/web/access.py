@@ -3,6 +3,9 @@
 A page from elsewhere can make a browser send requests to this machine, even under a name of its own that
 resolves here. So only known names (and numbers, which no such page can use) are answered, requests that
 change something must come from our own page, and beyond the machine a token is needed.
+
+Starlette's TrustedHostMiddleware knows names only: it can neither let any number in nor say in JSON what to
+do. FastAPI's HTTPBearer belongs to single routes; the page, its files and the cookie would go unguarded.
 """
 
 import hmac

@@ -18,7 +18,7 @@ from dprotonet.web.guard import Guard
 from dprotonet.web.review import router as review
 from dprotonet.web.routes import REFUSALS, router, service_of
 from dprotonet.web.samples import NoSuchImage
-from dprotonet.web.service import Missing, NotYet, Service
+from dprotonet.web.service import NotFound, NotYet, Service
 from dprotonet.web.worker import Busy
 
 STATIC = Path(__file__).with_name("static")
@@ -84,7 +84,7 @@ def _add_errors(app: FastAPI) -> None:
     statuses: dict[type[Exception], int] = {
         TooLarge: 413,
         UserError: 400,
-        Missing: 404,
+        NotFound: 404,
         NoSuchImage: 404,
         NotYet: 409,
         Busy: 503,

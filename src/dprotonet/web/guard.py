@@ -1,7 +1,10 @@
-"""Around every request: who asks, how much they send, and what browsers may do with the answer."""
+"""Around every request: who asks, how much they send, and what browsers may do with the answer.
+
+One middleware for all three, because each has to see every request, refused ones and static files included;
+Starlette has none that bounds a body, and none that sets headers (why not its others: web/access.py).
+"""
 
 import logging
-from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -76,18 +79,12 @@ class Guard:
         own = self.door.is_own_page(host, headers.get("origin", ""), headers.get("sec-fetch-site", ""))
         if request.method not in SAFE and not own:
             return _refused(403, "requests from other pages are refused")
-        if not (path in OPEN or path.startswith("/enter/")) and not self._admitted(headers):
+        admitted = self.door.admits(headers.get("authorization", ""), request.cookies.get(COOKIE, ""))
+        if not (path in OPEN or path.startswith("/enter/")) and not admitted:
             return _unknown_caller()
         if _stated_length(headers) > self.most_bytes:
             return _refused(413, TooMuch(self.most_bytes).detail)
         return None
-
-    def _admitted(self, headers: Headers) -> bool:
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            cookie = None
-        return self.door.admits(headers.get("authorization", ""), cookie.value if cookie else "")
 
 
 def _counted(receive: Receive, most: int) -> Receive:

@@ -15,7 +15,7 @@ from dprotonet.experiment.explaining.pictures import boxed_place
 from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay, picture
-from dprotonet.web.store import Store
+from dprotonet.web.store import BoundedStore
 
 _PLACES, _MAPS = 24, 12  # kept for one image: bounds the memory
 _LIKELY = 4  # classes named on a sheet
@@ -54,8 +54,8 @@ class ImageRecord:
     picture: bytes  # for people, PNG
     extent: tuple[int, int]  # of the picture, width and height
     answer: Answer
-    places: Store[RowPlace] = field(default_factory=lambda: Store(_PLACES))
-    maps: Store[Map] = field(default_factory=lambda: Store(_MAPS))
+    places: BoundedStore[RowPlace] = field(default_factory=lambda: BoundedStore(_PLACES))
+    maps: BoundedStore[Map] = field(default_factory=lambda: BoundedStore(_MAPS))
 
     def keep(self, row: ExplainedRow) -> None:
         """A finished place."""

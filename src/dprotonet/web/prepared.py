@@ -4,11 +4,12 @@ import threading
 from collections.abc import Callable
 from typing import Generic, Literal, TypeVar
 
+from dprotonet.progress import Progress
 from dprotonet.web.worker import Busy, Worker
 
 T = TypeVar("T")
 State = Literal["preparing", "ready", "failed"]
-Making = Callable[[Callable[[int, int], None]], T]  # given who hears of progress
+Making = Callable[[Progress], T]  # given who hears of progress
 
 
 class Prepared(Generic[T]):

@@ -11,7 +11,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.split_evidence import Splits, splits_of_run
 from dprotonet.web.image_record import thumbnail
-from dprotonet.web.store import Store
+from dprotonet.web.store import BoundedStore
 from dprotonet.web.worker import Busy, Worker
 
 Split = Literal["train", "test"]
@@ -38,7 +38,7 @@ class Samples:
     def __init__(self, model: Model, worker: Worker) -> None:
         self._worker = worker
         self._data: Future[Splits] = worker.submit(lambda: _opened(model))
-        self._thumbnails: Store[bytes] = Store(_THUMBNAILS)
+        self._thumbnails: BoundedStore[bytes] = BoundedStore(_THUMBNAILS)
 
     def data(self) -> Splits:
         """The splits; raises UserError where they are gone, Busy while they are read."""

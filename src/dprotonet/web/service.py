@@ -20,20 +20,19 @@ from dprotonet.experiment.explaining.pictures import place_picture, source_image
 from dprotonet.experiment.explaining.streaming import available_methods, twin
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.parts import name_parts
-from dprotonet.experiment.trained.answer import answer
 from dprotonet.web.explaining import Explaining
 from dprotonet.web.image_record import ImageRecord, Map, RowPlace, png
 from dprotonet.web.job import Job
 from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
-from dprotonet.web.store import Store
+from dprotonet.web.store import BoundedStore
 from dprotonet.web.worker import Busy, Worker
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """How much is accepted and kept."""
 
     limits: UploadLimits = field(default_factory=UploadLimits)
@@ -44,7 +43,7 @@ class Settings:
     explanations_waiting: int = 4
 
 
-class Missing(LookupError):
+class NotFound(LookupError):
     """An id or a number that is not known, or no longer."""
 
 
@@ -55,11 +54,11 @@ class NotYet(LookupError):
 class Service:
     """One trained run, served."""
 
-    def __init__(self, model: Model, settings: Settings | None = None) -> None:
-        self.model, self.settings = model, settings or Settings()
+    def __init__(self, model: Model, settings: ServiceSettings | None = None) -> None:
+        self.model, self.settings = model, settings or ServiceSettings()
         self.key = secrets.token_urlsafe(6)  # browsers keep pictures under it
-        self.images: Store[ImageRecord] = Store(self.settings.images)
-        self.jobs: Store[Job] = Store(self.settings.jobs)
+        self.images: BoundedStore[ImageRecord] = BoundedStore(self.settings.images)
+        self.jobs: BoundedStore[Job] = BoundedStore(self.settings.jobs)
         self.methods = available_methods(model)
         self.predicting = Worker("predicting", waiting=self.settings.predictions_waiting)
         self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
@@ -111,12 +110,12 @@ class Service:
 
     def _look(self, name: str, pixels: Tensor, picture: Tensor) -> str:
         extent = (picture.shape[-1], picture.shape[-2])
-        return self.images.add(ImageRecord(name, pixels, png(picture), extent, answer(self.model, pixels)))
+        return self.images.add(ImageRecord(name, pixels, png(picture), extent, self.model.answer(pixels)))
 
     def image(self, key: str) -> ImageRecord:
         seen = self.images.find(key)
         if seen is None:
-            raise Missing("this image is not known, or no longer: only the latest are kept; send it again")
+            raise NotFound("this image is not known, or no longer: only the latest are kept; send it again")
         return seen
 
     # ── what can be asked for ──
@@ -126,14 +125,14 @@ class Service:
         if label is None:
             return seen.answer.label(off)
         if not 0 <= label < len(self.model.classes):
-            raise Missing(f"there is no class {label}; classes are 0 to {len(self.model.classes) - 1}")
+            raise NotFound(f"there is no class {label}; classes are 0 to {len(self.model.classes) - 1}")
         return label
 
     def prototypes(self, numbers: Collection[int]) -> tuple[int, ...]:
         """The numbers, each once and known."""
         for number in numbers:
             if not 0 <= number < len(self.model.prototypes):
-                raise Missing(f"there is no prototype {number}; the run has {len(self.model.prototypes)}")
+                raise NotFound(f"there is no prototype {number}; the run has {len(self.model.prototypes)}")
         return tuple(dict.fromkeys(numbers))
 
     def source_picture(self, prototype: int) -> "Future[bytes]":
@@ -184,7 +183,7 @@ class Service:
     def _drawn(self, seen: ImageRecord, label: int, top: int, off: Collection[int]) -> bytes:
         items = seen.weightiest(label, top, off)
         if not items:
-            raise Missing("there is no prototype to draw")
+            raise NotFound("there is no prototype to draw")
         places = {item.prototype: seen.places.find(str(item.prototype)) for item in items}
         if lacking := [str(number) for number, place in places.items() if place is None]:
             raise NotYet(
@@ -196,7 +195,7 @@ class Service:
 
     def _check_method(self, method: str) -> None:
         if method not in self.methods:
-            raise Missing(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
+            raise NotFound(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
 
     # ── slow work ──
 
@@ -222,7 +221,7 @@ class Service:
     def job(self, key: str) -> Job:
         job = self.jobs.find(key)
         if job is None:
-            raise Missing("this job is not known, or no longer: only the latest are kept")
+            raise NotFound("this job is not known, or no longer: only the latest are kept")
         return job
 
     def _begin(self, work: Any, worker: Worker) -> Job:
@@ -234,7 +233,7 @@ class Service:
 
 def in_words(error: Exception) -> str:
     """Errors that were written for people as they are, others by their kind only."""
-    if isinstance(error, UserError | ComputationError | Missing | NotYet | Busy):
+    if isinstance(error, UserError | ComputationError | NotFound | NotYet | Busy):
         return str(error)
     logger.error("unexpected %s", type(error).__name__, exc_info=error)
     return f"this failed unexpectedly ({type(error).__name__}); the server's log says more"

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Store(Generic[T]):
+class BoundedStore(Generic[T]):
     """The latest `most` things; the longest unused goes first."""
 
     def __init__(self, most: int) -> None:

@@ -22,7 +22,7 @@ from dprotonet.data.listed import ListedImages
 from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.localisation_plan import Line, LocalisationPlan
 from dprotonet.experiment.benchmark.plan import Cell
-from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
+from dprotonet.experiment.benchmark.run import Benchmark, BenchmarkStep, Failure, config_digest
 from dprotonet.experiment.compare.method import method, needs_prototypes
 from dprotonet.experiment.compare.run import Comparison, Results
 from dprotonet.experiment.compare.store import Record, Store
@@ -45,7 +45,7 @@ class Localisation:
     def _chosen(self) -> dict[DataConfig, tuple[int, ...]]:
         return {}
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[BenchmarkStep]:
         """Measure what is missing, run by run; a run that cannot be measured is told and the others go on."""
         cells = self.cells()
         for number, cell in enumerate(cells):
@@ -53,10 +53,12 @@ class Localisation:
             try:
                 with claimed(self.folder(cell)):
                     for share, what, lost in self._measured(cell):
-                        yield Progress(round(100 * (number + share)), 100 * len(cells), what, failure=lost)
+                        yield BenchmarkStep(
+                            round(100 * (number + share)), 100 * len(cells), what, failure=lost
+                        )
             except Exception as error:  # as in `Benchmark.run`
                 failure = Failure(cell.folder, " ".join(f"{error}".split()) or type(error).__name__)
-            yield Progress(100 * (number + 1), 100 * len(cells), cell.folder, failure=failure)
+            yield BenchmarkStep(100 * (number + 1), 100 * len(cells), cell.folder, failure=failure)
 
     def _measured(self, cell: Cell) -> Iterator[tuple[float, str, Failure | None]]:
         """How far a run is, and what failed; one reason of one method is told once, by its first image."""

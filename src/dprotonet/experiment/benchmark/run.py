@@ -47,7 +47,7 @@ class Failure(NamedTuple):
     reason: str
 
 
-class Progress(NamedTuple):
+class BenchmarkStep(NamedTuple):
     """Runs that are finished, of all; what the current one is doing."""
 
     done: int
@@ -70,7 +70,7 @@ class Benchmark:
     splits: RememberedSplits = field(default_factory=RememberedSplits)
     runs: Path | None = None
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[BenchmarkStep]:
         """Train and evaluate everything that is missing."""
         runs = [run for cell in self.plan.cells for run in cell.runs]
         for done, run in enumerate(runs):
@@ -78,10 +78,10 @@ class Benchmark:
             try:
                 with claimed(self.place(run)):
                     for event in self._finish(run):
-                        yield Progress(done, len(runs), run.folder, event)
+                        yield BenchmarkStep(done, len(runs), run.folder, event)
             except Exception as error:  # one failed run of many is told, and the others go on
                 failure = Failure(run.folder, " ".join(f"{error}".split()) or type(error).__name__)
-            yield Progress(done + 1, len(runs), run.folder, None, failure)
+            yield BenchmarkStep(done + 1, len(runs), run.folder, None, failure)
 
     def results(self) -> dict[tuple[str, str, int], dict[str, Any]]:
         """What is finished, by row, column and seed; of folds, all have to be."""
@@ -137,7 +137,7 @@ class Benchmark:
             if column in cells and (plan.row, column, cells[column].seed) in finished
         ]
 
-    def draw(self) -> Iterator[Progress]:
+    def draw(self) -> Iterator[BenchmarkStep]:
         """Make the pictures; one that cannot be made is told, and the others go on."""
         wanted = self.pictures()
         cells = {cell.column: cell for cell in self.plan.cells}
@@ -145,12 +145,12 @@ class Benchmark:
             failure = None
             try:
                 for what in item.make(self.splits(cells[item.column].config.data).test):
-                    yield Progress(done, len(wanted), what)
+                    yield BenchmarkStep(done, len(wanted), what)
             except Exception as error:  # as in `run`
                 failure = Failure(
                     f"pictures of {item.column}", " ".join(f"{error}".split()) or type(error).__name__
                 )
-            yield Progress(done + 1, len(wanted), item.column, failure=failure)
+            yield BenchmarkStep(done + 1, len(wanted), item.column, failure=failure)
 
     def _finish(self, run: Run) -> Iterator[Preparing | Event]:
         if self._read(run) is not None:
@@ -197,8 +197,8 @@ def _fitted(trainer: Trainer, baseline: str) -> Generator[Preparing, None, dict[
 def config_digest(config: Config) -> str:
     """Of all that decides what is learned.
 
-    What is at its default is left out, so that a setting of a later version, which had its default before,
-    does not hide finished runs. Where a default itself has changed, `read_result` tells them apart.
+    What is at its default is left out, so that a setting of a later version does not give an unfinished run
+    another folder. Whether a finished one is still the same, `read_result` tells.
     """
     plain = by_name(Config())
     settings = {

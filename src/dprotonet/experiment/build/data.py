@@ -19,9 +19,7 @@ from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
 from dprotonet.errors import UserError
-
-Progress = Callable[[int, int], None]
-
+from dprotonet.progress import Progress
 
 READERS: Mapping[str, Callable[[Path, Reading], Splits]] = {
     "folder": folder_splits,

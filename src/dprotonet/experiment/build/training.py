@@ -75,7 +75,7 @@ def build_loss(config: TrainingConfig, counts: Sequence[int] = ()) -> PrototypeL
     """`counts` are the training images of each class, which class weights are made of."""
     weights = balanced_weights(counts) if config.class_weights == "balanced" else ()
     strengths = config.cluster, config.separation, config.foreign, config.label_smoothing
-    return PrototypeLoss(*strengths, weights, config.part_dropout, config.part_area)
+    return PrototypeLoss(*strengths, weights, config.part_dropout)
 
 
 def build_sampling(config: TrainingConfig) -> Sampling:
@@ -83,7 +83,13 @@ def build_sampling(config: TrainingConfig) -> Sampling:
 
 
 def build_extra(config: TrainingConfig) -> Extra:
-    return Extra(config.occurrence, config.alignment, config.uniformity, config.slot_epochs)
+    return Extra(
+        occurrence=config.occurrence,
+        part_area=config.part_area,
+        alignment=config.alignment,
+        uniformity=config.uniformity,
+        slot_epochs=config.slot_epochs,
+    )
 
 
 def build_accelerator(config: TrainingConfig, log_to: Path | None = None) -> Accelerator:

@@ -1,6 +1,6 @@
 """Mosaics of images that a network is sure of, to ask whether heatmaps are about the class."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 import torch
@@ -11,6 +11,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.nodes import class_scores
+from dprotonet.progress import Progress
 
 SURE = 0.5  # a tile's probability at least, seen alone: of a class that it does not see, a map means nothing
 _BATCH = 32
@@ -20,7 +21,7 @@ def mosaics_of(
     classifier: Classifier,
     data: ImageData,
     limit: int | None,
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_progress: Progress = lambda done, total: None,
 ) -> Mosaics:
     """At most `limit` questions, from images in an order that is always the same.
 
@@ -38,9 +39,7 @@ def mosaics_of(
     return Mosaics(data, classifier.classes, found)
 
 
-def _sure_tiles(
-    classifier: Classifier, data: ImageData, on_progress: Callable[[int, int], None]
-) -> Iterator[Tile]:
+def _sure_tiles(classifier: Classifier, data: ImageData, on_progress: Progress) -> Iterator[Tile]:
     drawn = torch.randperm(len(data), generator=torch.Generator().manual_seed(0)).split(_BATCH)
     device, seen = next(classifier.module.parameters()).device, 0
     for rows in drawn:

@@ -32,7 +32,7 @@ class Failure(NamedTuple):
     reason: str
 
 
-class Progress(NamedTuple):
+class ComparisonStep(NamedTuple):
     """So many of the pairs of image and method are done; `failure` tells of the last one."""
 
     done: int
@@ -82,7 +82,7 @@ class Comparison:
             "version": __version__,
         }
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[ComparisonStep]:
         """Measure what is missing; `results` has it afterwards."""
         if not len(self.data):
             raise UserError("there is no image to compare on")
@@ -95,7 +95,7 @@ class Comparison:
                 failure = case if isinstance(case, Failure) else None
                 if isinstance(case, Case) and method in lacking:
                     failure = self._attempt(store, method, case)
-                yield Progress(
+                yield ComparisonStep(
                     place * len(self.methods) + number, total, f"{method.name} on {place + 1}", failure
                 )
 

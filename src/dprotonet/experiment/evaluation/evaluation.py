@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from dprotonet.metrics.classification import (
     sensitivity,
     specificity,
 )
+from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import weights_digest
 from dprotonet.training.evaluation import Predictions, evaluate
 
@@ -106,8 +107,8 @@ def evaluate_model(
     split: str = "test",
     workers: int = 0,
     positive: str | None = None,
-    on_scan: Callable[[int, int], None] | None = None,
-    on_batch: Callable[[int, int], None] | None = None,
+    on_scan: Progress | None = None,
+    on_batch: Progress | None = None,
 ) -> Evaluation:
     """Run the model over a split of a data set that has the classes it was trained on."""
     positive_class(model.classes, positive)  # a wrong name is told before the work
@@ -122,7 +123,7 @@ def evaluate_images(
     *,
     split: str = "test",
     workers: int = 0,
-    on_batch: Callable[[int, int], None] | None = None,
+    on_batch: Progress | None = None,
 ) -> Evaluation:
     """The same on images that are at hand already; `split` is what they are called."""
     if tuple(images.classes) != model.classes:

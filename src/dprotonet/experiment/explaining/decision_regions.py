@@ -27,7 +27,8 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.explaining.pictures import drawn_truth, save_picture
-from dprotonet.experiment.trained.trained_model import Prediction, TrainedModel
+from dprotonet.experiment.trained.prediction import Prediction
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import DecisionRegion, GridAnswer, decision_regions_sheet
 from dprotonet.files import write_text
 from dprotonet.interpretation.base import Box, Explanation

@@ -21,7 +21,8 @@ from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.experiment.trained.image_like import ImageLike, image_size
-from dprotonet.experiment.trained.trained_model import Prediction, TrainedModel
+from dprotonet.experiment.trained.prediction import Prediction
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.masking_task import Step

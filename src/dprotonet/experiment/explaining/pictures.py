@@ -16,7 +16,8 @@ from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.trained.image_like import ImageLike
-from dprotonet.experiment.trained.trained_model import Prediction, TrainedModel
+from dprotonet.experiment.trained.prediction import Prediction
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import EvidenceSheetRow, evidence_sheet, placed, prototype_sheet, training_curve
 from dprotonet.figures.outline import Truth, boxed
 from dprotonet.files import whole

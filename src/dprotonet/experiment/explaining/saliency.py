@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explainers import RIVALS, rival, watches_probability
-from dprotonet.experiment.runs.familiarity import warning_of
+from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.figures import saliency_sheet
@@ -47,7 +47,7 @@ class Saliency:
     @property
     def familiar(self) -> bool | None:
         """False: nothing here looks like what the run knows; None: the network cannot tell."""
-        return None if self.distance is None else self.distance <= 1
+        return is_familiar(self.distance)
 
     @property
     def heatmap(self) -> Tensor:

@@ -8,7 +8,7 @@ on the splits asked for: training and validation. Test data has no say.
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -22,12 +22,11 @@ from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, kept_mask, 
 from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import write_text
+from dprotonet.progress import NamedProgress
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.version import __version__
 
 FILE = "cleaned.json"
-
-SplitProgress = Callable[[str, int, int], None]  # of a split's name, images done, images in all
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def clean(
     splits: Mapping[str, ImageData | WhatIf],
     *,
     epochs: int | None = None,
-    on_progress: SplitProgress | None = None,
+    on_progress: NamedProgress | None = None,
 ) -> Cleaning:
     """Drop the prototypes that `reasons` names and let the last layer learn on `splits["train"]`.
 
@@ -118,7 +117,7 @@ def check_new(out: Path) -> None:
 
 
 def _asked(
-    model: TrainedModel, name: str, split: ImageData | WhatIf, on_progress: SplitProgress | None
+    model: TrainedModel, name: str, split: ImageData | WhatIf, on_progress: NamedProgress | None
 ) -> WhatIf:
     if isinstance(split, WhatIf):
         return split

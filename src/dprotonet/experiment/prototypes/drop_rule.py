@@ -11,9 +11,9 @@ from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.prototypes.facts import stored_facts
 from dprotonet.experiment.prototypes.prune import prune_model
-from dprotonet.experiment.prototypes.split_evidence import Progress
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.prune import PruneRule
+from dprotonet.progress import Progress
 
 
 class DropRule(Protocol):

@@ -19,7 +19,6 @@ from torch import Tensor
 from dprotonet.data.base import ImageData
 from dprotonet.errors import ComputationError
 from dprotonet.experiment.prototypes.split_evidence import (
-    Progress,
     check_split,
     split_evidence,
     splits_of_run,
@@ -29,6 +28,7 @@ from dprotonet.files import write_text
 from dprotonet.inference.prune import NearestImages
 from dprotonet.metrics.prototypes import twins
 from dprotonet.network import DProtoNet, Evidence
+from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
 
 logger = logging.getLogger(__name__)

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData, Sample, image_of
 from dprotonet.errors import UserError
-from dprotonet.experiment.prototypes.split_evidence import Progress, check_split, split_evidence
+from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.trained.part_names import PartName, checked_name, letters, write_part_names
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import PartRow, part_sheet
 from dprotonet.inference.projection import NOTHING, Sources, SourceSearch
+from dprotonet.progress import Progress
 
 IMAGES = 20  # in which a prototype is looked at
 LEAST = 0.5  # of them must have the part under the place, or its name would be wrong more often than right
@@ -31,14 +32,14 @@ _BATCH = 32  # images that go through the network together
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPlace:
     """A training image that looks like a prototype, by its number in the split, and where."""
 
     index: int
     place: Place
 
 
-def check_places(model: TrainedModel) -> None:
+def check_has_places(model: TrainedModel) -> None:
     """An error where prototypes have no place that could be named."""
     model.check_prototypes()
     if model.places is None and not model.parts_follow:
@@ -51,9 +52,9 @@ def check_places(model: TrainedModel) -> None:
 @torch.no_grad()
 def nearest_places(
     model: TrainedModel, train: ImageData, *, images: int = IMAGES, on_progress: Progress | None = None
-) -> list[list[Found]]:
+) -> list[list[FoundPlace]]:
     """For every prototype its nearest images of its own class and the place in each, the nearest first."""
-    check_places(model)
+    check_has_places(model)
     check_split(model, train)
     owner = model.prototyped.prototype_class
     search, seen = SourceSearch(model.prototyped.prototypes, images), 0
@@ -67,7 +68,11 @@ def nearest_places(
     rows = list(zip(found.index.tolist(), found.region.tolist(), strict=True))
     places = _places_in(model, train, {index for row, _ in rows for index in row if index != NOTHING})
     return [
-        [Found(index, places[index][region]) for index, region in zip(*row, strict=True) if index != NOTHING]
+        [
+            FoundPlace(index, places[index][region])
+            for index, region in zip(*row, strict=True)
+            if index != NOTHING
+        ]
         for row in rows
     ]
 
@@ -111,7 +116,7 @@ def _covered(mask: Tensor, place: Place) -> int:
 
 
 def suggested(
-    model: TrainedModel, train: ImageData, found: Sequence[Sequence[Found]], *, least: float = LEAST
+    model: TrainedModel, train: ImageData, found: Sequence[Sequence[FoundPlace]], *, least: float = LEAST
 ) -> dict[int, PartName]:
     """A name for every prototype: the part under its place in at least `least` of its images, else a letter.
 
@@ -136,7 +141,7 @@ def suggested(
 
 def look_for_parts(
     model: TrainedModel, train: ImageData, *, images: int = IMAGES, on_progress: Progress | None = None
-) -> list[list[Found]]:
+) -> list[list[FoundPlace]]:
     """Where every prototype is found, see `nearest_places`; the names that follow from it are kept."""
     found = nearest_places(model, train, images=images, on_progress=on_progress)
     keep_names(model, suggested(model, train, found))
@@ -151,7 +156,7 @@ def alike(model: TrainedModel, prototype: int) -> list[int]:
     return [record.prototype for record in model.prototypes if record.region == region]
 
 
-def _votes(train: ImageData, found: Sequence[Sequence[Found]]) -> list[Counter[str]]:
+def _votes(train: ImageData, found: Sequence[Sequence[FoundPlace]]) -> list[Counter[str]]:
     """How often each part lies under the places of each prototype; every image is opened once."""
     votes: list[Counter[str]] = [Counter() for _ in found]
     asked: dict[int, list[tuple[int, Place]]] = {}
@@ -176,7 +181,7 @@ def keep_names(model: TrainedModel, names: Mapping[int, PartName]) -> None:
 
 def name_parts(model: TrainedModel, names: Mapping[int, str]) -> None:
     """Names that a person gives, kept in the run folder; where regions are parts, one for the whole part."""
-    check_places(model)
+    check_has_places(model)
     for number in names:
         if not 0 <= number < len(model.prototypes):
             raise UserError(f"there is no prototype {number}; the run has 0 to {len(model.prototypes) - 1}")
@@ -191,19 +196,19 @@ def name_parts(model: TrainedModel, names: Mapping[int, str]) -> None:
 
 
 def parts_picture(
-    model: TrainedModel, train: ImageData, found: Sequence[Sequence[Found]], *, class_name: str
+    model: TrainedModel, train: ImageData, found: Sequence[Sequence[FoundPlace]], *, class_name: str
 ) -> Image.Image:
     """The prototypes of a class, each with its place in the training images that look most like it."""
     mine = [record for record in model.prototypes if record.class_name == class_name]
     rows = [_row(model, train, record.prototype, found[record.prototype]) for record in mine]
     note = (
-        "one row a prototype, the training images of the class that look most like it, the likest first: "
+        "one row per prototype, the training images of the class that look most like it, the likest first: "
         "above the place with a margin around it, below where that is"
     )
     return part_sheet(rows, title=f"Parts of {class_name}", note=note)
 
 
-def _row(model: TrainedModel, train: ImageData, number: int, found: Sequence[Found]) -> PartRow:
+def _row(model: TrainedModel, train: ImageData, number: int, found: Sequence[FoundPlace]) -> PartRow:
     images = [image_of(train, one.index) for one in found]
     name = model.part_names.get(number)
     boxes = [

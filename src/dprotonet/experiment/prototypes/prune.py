@@ -6,10 +6,12 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData
-from dprotonet.experiment.prototypes.split_evidence import Progress, check_split, split_evidence
+from dprotonet.errors import UserError
+from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
 from dprotonet.experiment.prototypes.what_if import without
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.prune import NearestImages, PruneRule, kept_prototypes
+from dprotonet.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,11 @@ def prune_model(
 ) -> Pruning:
     """Judge every prototype on the training images the model learned from; the model itself stays."""
     rule = rule or PruneRule()
+    if model.config.network.ownership == "channels":
+        raise UserError(
+            "ProtoPNet's rule asks whose class the nearest images are, but this network's classes share "
+            "their prototypes; name some with --drop, or those that mean several things with --purity"
+        )
     check_split(model, train)
     kept = _kept(model, train, rule, on_progress)
     dropped = tuple((~kept).nonzero().squeeze(1).tolist())

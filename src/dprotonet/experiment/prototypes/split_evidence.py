@@ -1,11 +1,11 @@
 """What a model says of every image of a split, batch by batch: the one pass that judging prototypes needs.
 
 Facts, pruning and what-if all look at plain images in their order; none keeps more than it has to. Where the
-backbone rested in training, its features are taken from training's cache if they are still there: half
+backbone was frozen in training, its features are taken from training's cache if they are still there: half
 precision, as the prototypes were learned from.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,10 +19,10 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_augment, default_cache
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.network import DProtoNet, Evidence
+from dprotonet.progress import Progress
 from dprotonet.training.features import FeatureCache
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
-Progress = Callable[[int, int], None]
 _BATCH = 60
 
 

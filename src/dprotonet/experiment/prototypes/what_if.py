@@ -6,6 +6,7 @@ A prototype that is off says nothing: its column of the head counts as 0, and ac
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -14,13 +15,16 @@ from dprotonet.config import TrainingConfig
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.training import build_loss, build_stages
-from dprotonet.experiment.prototypes.split_evidence import Progress, check_split, split_evidence
+from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.prune import pruned
 from dprotonet.network import DProtoNet
+from dprotonet.progress import Progress
 from dprotonet.training.last_layer import LastLayer, train_head
 from dprotonet.training.phases import Phase
 from dprotonet.training.scores import ScoreViews
+
+Trained = TypeVar("Trained", bound=TrainedModel)
 
 
 class WhatIf:
@@ -87,8 +91,8 @@ def check_classes_left(model: TrainedModel, off: Collection[int]) -> None:
         )
 
 
-def without(model: TrainedModel, off: Collection[int]) -> TrainedModel:
-    """A model without these prototypes; all that is left is unchanged, and the given model too.
+def without(model: Trained, off: Collection[int]) -> Trained:
+    """A model without these prototypes, of the same kind; what is left and the given model are unchanged.
 
     The prototypes are numbered anew, in their order. Both models share the encoder.
     """
@@ -98,7 +102,7 @@ def without(model: TrainedModel, off: Collection[int]) -> TrainedModel:
     old = kept.nonzero().flatten().tolist()
     records = [replace(model.prototypes[number], prototype=new) for new, number in enumerate(old)]
     smaller = DProtoNet(network.encoder, parts.prototypes, parts.head)
-    made = TrainedModel(smaller, config=model.config, classes=model.classes, prototypes=records)
+    made = type(model)(smaller, config=model.config, classes=model.classes, prototypes=records)
     made.folder = model.folder
     names = model.part_names
     made.part_names = {new: names[number] for new, number in enumerate(old) if number in names}
@@ -106,13 +110,13 @@ def without(model: TrainedModel, off: Collection[int]) -> TrainedModel:
 
 
 def cleaned(
-    model: TrainedModel,
+    model: Trained,
     off: Collection[int],
     train: "ImageData | WhatIf",
     *,
     epochs: int | None = None,
     on_progress: Progress | None = None,
-) -> TrainedModel:
+) -> Trained:
     """A model without these prototypes whose last layer learned again, from the training images alone.
 
     Loss, rate, batch and (unless told) `epochs` are those of the run's own last-layer stage, on the scores of

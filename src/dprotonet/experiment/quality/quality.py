@@ -26,8 +26,8 @@ from dprotonet.experiment.quality.prototype_quality import (
 from dprotonet.experiment.quality.row_maps import CONTROLS, ControlMaps, RowMaps, row_maps
 from dprotonet.experiment.quality.row_quality import (
     MEASURES,
-    Found,
-    Points,
+    Keypoints,
+    PeakPoints,
     Scene,
     Table,
     consistency_rows,
@@ -39,8 +39,8 @@ from dprotonet.experiment.quality.row_quality import (
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.metrics.keypoints import peaks
+from dprotonet.progress import Progress
 
-Progress = Callable[[int, int], None]
 STAGES = ("noise", "far", "purity")
 """What can be left out, for each costs maps of its own."""
 _CUT = 1.25  # standard deviations of the noise at which Huang et al. cut it
@@ -63,16 +63,16 @@ class _Seen:
 
     values: dict[str, list[dict[str, float]]] = field(default_factory=dict)
     points: dict[str, list[Tensor]] = field(default_factory=dict)
-    keypoints: list[Points] = field(default_factory=list)
+    keypoints: list[Keypoints] = field(default_factory=list)
     own: list[Sequence[int]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     pairs: list[PrototypePair] = field(default_factory=list)
 
-    def found(self, name: str) -> Found:
+    def found(self, name: str) -> PeakPoints:
         """Own prototypes of all images by the maps of that name."""
         image = [number for number, own in enumerate(self.own) for _ in own]
         prototype = [number for own in self.own for number in own]
-        return Found(torch.cat(self.points[name]), torch.tensor(prototype), torch.tensor(image))
+        return PeakPoints(torch.cat(self.points[name]), torch.tensor(prototype), torch.tensor(image))
 
 
 @dataclass(frozen=True)
@@ -144,13 +144,10 @@ class QualityCheck:
             other = None if "far" in self.skip else self._other(numbers, place)
             yield Scene(sample, image, noisy, other, self._rows(image), strongest[sample.label])
 
-    @torch.no_grad()
     def _rows(self, image: Tensor) -> list[int]:
         """The prototypes that `explain` shows: those that decide most for the predicted class."""
-        evidence = self.model.prototyped.evidence(image)
-        label, scores = int(evidence.logits[0].argmax()), evidence.scores[0].cpu().double().tolist()
-        items = self.model.evidence(label, scores, evidence.region[0].tolist(), None)
-        return [item.prototype for item in items[: self.top]]
+        (answer,) = self.model.answers_to(image)
+        return [item.prototype for item in answer.evidence(answer.label())[: self.top]]
 
     def _other(self, numbers: Sequence[int], place: int) -> Tensor:
         """The next image of another class, or the next one at all."""
@@ -202,7 +199,7 @@ class QualityCheck:
     def _purity(
         self, images: dict[int, list[int]], kinds: dict[str, RowMaps], advance: Callable[[int], object]
     ) -> Table:
-        keypoints: list[Points] = []
+        keypoints: list[Keypoints] = []
         points: dict[str, list[Tensor]] = {name: [] for name in kinds}
         for image, numbers in images.items():
             sample = self.data[image]
@@ -215,7 +212,7 @@ class QualityCheck:
             return {}
         prototype = torch.tensor([number for numbers in images.values() for number in numbers])
         place = torch.tensor([row for row, numbers in enumerate(images.values()) for _ in numbers])
-        found = {name: Found(torch.cat(some), prototype, place) for name, some in points.items()}
+        found = {name: PeakPoints(torch.cat(some), prototype, place) for name, some in points.items()}
         return purity_row(found, keypoints, self._size)
 
 

@@ -22,7 +22,7 @@ _PAIRS = 32  # of an image and a prototype, decoded at a time: bounds the memory
 
 
 class RowMaps(Protocol):
-    """Heatmaps (M, H, W) of M prototypes, one an image (M, C, H, W); a single image serves all of them."""
+    """Heatmaps (M, H, W) of M prototypes, one per image (M, C, H, W); a single image serves all of them."""
 
     def __call__(self, images: Tensor, numbers: Sequence[int], sample: Sample) -> Tensor: ...
 

@@ -46,7 +46,7 @@ MEASURES = {
 """Every line of the table and what it is called there."""
 
 Scores = Callable[[Tensor], Tensor]  # images (M, C, H, W) to scores (M, P)
-Points = Mapping[str, tuple[float, float]]
+Keypoints = Mapping[str, tuple[float, float]]
 Table = dict[str, dict[str, Interval]]  # by measure, then by whose maps
 
 
@@ -73,7 +73,7 @@ class Judged(NamedTuple):
     shaken: Tensor | None
 
 
-class Found(NamedTuple):
+class PeakPoints(NamedTuple):
     """Where prototypes were found, pair by pair: points (M, 2), prototypes (M,), numbers of images (M,)."""
 
     points: Tensor
@@ -100,7 +100,7 @@ def judged(scene: Scene, maps: RowMaps, *, scores: Scores | None = None) -> Judg
     return Judged(values, own, shaken)
 
 
-def part_points(sample: Sample) -> Points:
+def part_points(sample: Sample) -> Keypoints:
     """Keypoints of the parts to be seen: those that are given, or the middles of the parts' masks."""
     if sample.keypoints or not sample.parts:
         return sample.keypoints
@@ -121,7 +121,7 @@ def mean_rows(seen: Mapping[str, Sequence[Mapping[str, float]]]) -> Table:
 
 
 def consistency_rows(
-    found: Mapping[str, Found], points: Sequence[Points], labels: Sequence[int], size: Size
+    found: Mapping[str, PeakPoints], points: Sequence[Keypoints], labels: Sequence[int], size: Size
 ) -> Table:
     """Consistency after Huang et al., by whose maps; points of each image, whose classes are `labels`."""
     table: Table = {"consistency": {}, "consistent": {}}
@@ -130,7 +130,7 @@ def consistency_rows(
         number = pairs.prototype.unique(return_inverse=True)[1]
 
         def usual(
-            some: Tensor, pairs: Found = pairs, keys: Tensor = keypoints, of: Tensor = number
+            some: Tensor, pairs: PeakPoints = pairs, keys: Tensor = keypoints, of: Tensor = number
         ) -> Consistency:
             return keypoint_consistency(pairs.points[some], keys[some], of[some], size=size)
 
@@ -140,13 +140,13 @@ def consistency_rows(
     return table
 
 
-def purity_row(found: Mapping[str, Found], points: Sequence[Points], size: Size) -> Table:
+def purity_row(found: Mapping[str, PeakPoints], points: Sequence[Keypoints], size: Size) -> Table:
     """Mean purity after Nauta et al., by whose maps; the pairs are the strongest images of prototypes."""
     keypoints, names = _tensor(points)
     groups, row = torch.zeros(len(points)), dict[str, Interval]()
     for name, pairs in found.items():
 
-        def pure(some: Tensor, pairs: Found = pairs) -> float:
+        def pure(some: Tensor, pairs: PeakPoints = pairs) -> float:
             keys, number = keypoints[pairs.image[some]], pairs.prototype[some].unique(return_inverse=True)[1]
             return _mean(purity(pairs.points[some], keys, number, size=size, same=sides_merged(names)).share)
 
@@ -186,7 +186,7 @@ def _far(scene: Scene, rows: Tensor, maps: RowMaps, scores: Scores | None) -> di
     return values
 
 
-def _resampled(statistic: Callable[[Tensor], float], pairs: Found, groups: Tensor) -> Interval:
+def _resampled(statistic: Callable[[Tensor], float], pairs: PeakPoints, groups: Tensor) -> Interval:
     """A statistic of pairs, with the images resampled."""
     members = [(pairs.image == number).nonzero().flatten() for number in range(len(groups))]
     return statistic_interval(
@@ -198,7 +198,7 @@ def _consistent(found: Consistency) -> float:
     return _mean(found.consistent.double().masked_fill(found.seen == 0, torch.nan))
 
 
-def _tensor(points: Sequence[Points]) -> tuple[Tensor, list[str]]:
+def _tensor(points: Sequence[Keypoints]) -> tuple[Tensor, list[str]]:
     """All keypoints (N, K, 2), NaN where not to be seen, and the names of the K parts."""
     names = sorted({name for one in points for name in one})
     unseen = (torch.nan, torch.nan)

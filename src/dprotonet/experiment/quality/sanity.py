@@ -18,7 +18,7 @@ from torch import Tensor
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import Case, Method, method
-from dprotonet.experiment.compare.run import Comparison, Failure, Progress, check_found
+from dprotonet.experiment.compare.run import Comparison, ComparisonStep, Failure, check_found
 from dprotonet.experiment.explaining.pictures import save_picture
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.figures import forgetting_curves
@@ -67,7 +67,7 @@ class SanityCheck:
         """Methods without a single image that they explained at every stage."""
         return [name for name in self.methods if not self._kept(name)]
 
-    def run(self) -> Iterator[Progress]:
+    def run(self) -> Iterator[ComparisonStep]:
         """Fills `found` and `failures`; tells how many of all maps are made."""
         chosen = Comparison(self.classifier, self.data, [], Path(), limit=max(self.limit, _STATISTICS))
         cases = [chosen.case(index) for index in chosen.indices]
@@ -77,12 +77,12 @@ class SanityCheck:
         total, done = (self.stages + 1) * len(self.methods) * len(cases), count(1)
         intact: dict[Place, Tensor] = {}
         for what, failure in self._explain(self.classifier, cases, into=intact):
-            yield Progress(next(done), total, what, failure)
+            yield ComparisonStep(next(done), total, what, failure)
         network = self.classifier.module
         for stage in cascade(network, seed=self.seed, images=statistics, stages=self.stages):
             forgetful, maps = replace(self.classifier, module=stage.model), dict[Place, Tensor]()
             for what, failure in self._explain(forgetful, cases, into=maps, forgotten=stage.name):
-                yield Progress(next(done), total, what, failure)
+                yield ComparisonStep(next(done), total, what, failure)
             self.found.append(Forgotten(stage.name, self._correlations(intact, maps)))
 
     def curves(self) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.benchmark.files import save_benchmark
 from dprotonet.experiment.benchmark.localisation import Localisation
 from dprotonet.experiment.benchmark.plan import Plan
-from dprotonet.experiment.benchmark.run import Benchmark, Failure, Progress, config_digest
+from dprotonet.experiment.benchmark.run import Benchmark, BenchmarkStep, Failure, config_digest
 from dprotonet.experiment.build.data import RememberedSplits
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.reproduce.compared import ComparedTable, Deviations, compared
@@ -179,7 +179,7 @@ class Reproduction:
 
     # ── doing it ──
 
-    def run(self) -> Iterator[tuple[str, Progress]]:
+    def run(self) -> Iterator[tuple[str, BenchmarkStep]]:
         """Train, measure and draw what is missing; after every plan its tables are written."""
         for name, benchmark in self.benchmarks.items():
             for progress in benchmark.run():
@@ -193,7 +193,7 @@ class Reproduction:
                 save_benchmark(benchmark)
             except Exception as error:  # a table that cannot be written is told, and the others go on
                 failure = Failure(name, " ".join(f"{error}".split()) or type(error).__name__)
-                yield f"{name}: tables", Progress(1, 1, name, failure=failure)
+                yield f"{name}: tables", BenchmarkStep(1, 1, name, failure=failure)
 
     # ── afterwards ──
 

@@ -21,13 +21,15 @@ from torch import Tensor
 from dprotonet.config import Config
 from dprotonet.data.folds import TooFewForFolds
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import Progress, RememberedSplits
+from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.build.trackers import check_trackers
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.runs.cross_validation import CrossValidation, FoldStep
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.files import write_text
 from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
+from dprotonet.progress import Progress
 
 Mode = Literal["frozen", "joint"]
 Answers = tuple[Tensor, Tensor]  # labels and predictions (N,)
@@ -109,6 +111,7 @@ class ModeTrials:
         """Train what is missing; what was decided is handed over at the end."""
         if self.config.data.folds:
             raise UserError("--mode auto makes folds of its own; give --folds with --mode frozen or joint")
+        check_trackers(self.config.training)  # of the run that follows; trials are sent to none
         for mode in MODES:
             check_config(final_config(with_mode(self.config, mode)))
         answers: dict[Mode, list[Answers]] = {}
@@ -148,8 +151,9 @@ class ModeTrials:
     def _trial(self, mode: Mode) -> CrossValidation:
         config = with_mode(self.config, mode)
         data = replace(config.data, folds=FOLDS, fold=0)
+        training = replace(config.training, log="", tensorboard=False)
         return CrossValidation(
-            replace(config, data=data),
+            replace(config, data=data, training=training),
             self.place / mode,
             cache=self.cache,
             on_scan=self.on_scan,

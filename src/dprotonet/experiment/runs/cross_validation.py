@@ -20,7 +20,7 @@ from torch import Tensor
 
 from dprotonet.config import Config
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import Progress, RememberedSplits
+from dprotonet.experiment.build.data import RememberedSplits
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.runs.claim import AlreadyClaimed, claimed
 from dprotonet.experiment.runs.result_file import read_result, write_result
@@ -29,6 +29,7 @@ from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.files import write_text
+from dprotonet.progress import Progress
 from dprotonet.training.events import Event
 
 MEASURES = ("accuracy", "accuracy at the end")

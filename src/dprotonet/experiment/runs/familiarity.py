@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from dprotonet.inference.familiarity import class_strangeness, conformal_thresho
 from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
 
@@ -31,8 +32,6 @@ FILE = "familiarity.json"
 STATISTIC = "distance to the nearest prototype"
 OF_PARTS = "distance to the nearest prototype or to the parts of the nearest class, the stranger of the two"
 SHARE = 0.05  # of known images that are warned of
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,17 @@ class Familiarity:
             ) from None
 
 
+def is_familiar(distance: float | None) -> bool | None:
+    """Whether an image at this distance looks like what the run knows; None where that is unknown."""
+    return None if distance is None else distance <= 1
+
+
 def warning_of(distance: float | None) -> str:
     """What to tell people of an image at this distance; nothing where it is familiar or unknown.
 
     Terminal, pictures, report and web page all say it in these words.
     """
-    if distance is None or distance <= 1:
+    if distance is None or is_familiar(distance):
         return ""
     times = f"{distance:.2f}"
     far = "just beyond the limit" if times == "1.00" else f"{times} times as far as the limit"

@@ -23,7 +23,7 @@ from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.encoder.stages import divided
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import Progress, build_splits, check_data, class_counts, needed_images
+from dprotonet.experiment.build.data import build_splits, check_data, class_counts, needed_images
 from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.experiment.build.trackers import check_trackers, log_record, tracked
 from dprotonet.experiment.build.training import (
@@ -45,8 +45,9 @@ from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epoch
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import resolve
 from dprotonet.network import BlackBox, Network
+from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
-from dprotonet.training.engine import Engine, Settings
+from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.levels import fitted_levels
@@ -217,7 +218,7 @@ class Trainer:
         workers = 0 if first is not None else training.workers
         rate_share = build_rate_share(training)
         decay = WeightDecay(training.decay_backbone, training.decay_shaping)
-        settings = Settings(
+        settings = EngineSettings(
             training.seed,
             training.batch_size,
             workers,

@@ -109,7 +109,13 @@ def _idle_in_training(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _idle_by_mode(training: TrainingConfig) -> Iterator[tuple[str, str]]:
-    """Of a backbone that does not learn."""
+    """Of a backbone that does not learn, or that learns whole and so has no features that could be kept."""
+    if training.mode == "joint" and not training.frozen_stages:
+        yield (
+            "augmentations",
+            "with --mode joint, whose views are drawn anew in every epoch; it needs --mode frozen or "
+            "--frozen-stages, or leave it out",
+        )
     if training.mode == "frozen":
         for key in (
             "checkpoint_activations",

@@ -1,27 +1,42 @@
 """What a network found in one image, kept so that many questions cost one look.
 
 The scores of all prototypes answer "why this class", "why not that one" and "what if this prototype were
-switched off": each is a product of a few numbers. A black box has logits only.
+switched off": each is a product of a few numbers. A black box has logits only. Predictions, the report and
+the web page all take their evidence from here.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-import torch
 from torch import Tensor
 
+from dprotonet.experiment.runs.familiarity import is_familiar
 from dprotonet.experiment.runs.place import Place
-from dprotonet.experiment.trained.evidence import EvidenceItem
-from dprotonet.experiment.trained.image_like import ImageLike
-from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.network import BlackBox
+from dprotonet.experiment.trained.evidence import EvidenceItem, Origin, contrast_in, evidence_items
+from dprotonet.experiment.trained.part_names import PartName
+from dprotonet.experiment.trained.prediction import Prediction, prediction_of
+from dprotonet.network import Network
+
+
+class Answering(Protocol):
+    """The model that looked: `TrainedModel`, as far as an answer needs it."""
+
+    @property
+    def network(self) -> Network: ...
+    @property
+    def classes(self) -> Sequence[str]: ...
+    @property
+    def prototypes(self) -> Sequence[Origin]: ...
+    @property
+    def part_names(self) -> Mapping[int, PartName]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class Answer:
     """Scores and regions (P,) of all prototypes and the logits (C,) of one image, in float64."""
 
-    model: TrainedModel
+    model: Answering
     scores: Tensor
     region: Tensor
     plain: Tensor
@@ -31,7 +46,7 @@ class Answer:
     @property
     def familiar(self) -> bool | None:
         """False: nothing here looks like what the run knows."""
-        return None if self.distance is None else self.distance <= 1
+        return is_familiar(self.distance)
 
     def logits(self, off: Collection[int] = ()) -> Tensor:
         """The logits (C,) with those prototypes switched off."""
@@ -43,12 +58,25 @@ class Answer:
         return self.logits(off).softmax(dim=0)
 
     def label(self, off: Collection[int] = ()) -> int:
-        """The likeliest class."""
-        return int(self.logits(off).argmax())
+        """The likeliest class: with all prototypes on, the predicted one."""
+        return int((self.logits(off) if off else self.plain).argmax())
 
     def evidence(self, label: int, off: Collection[int] = ()) -> tuple[EvidenceItem, ...]:
-        """What every prototype says for a class, the largest contribution first; those off say nothing."""
-        return self.model.evidence(label, self._kept(off).tolist(), self.region.tolist(), self.places)
+        """What every prototype says for a class, what decides most first; those off say nothing."""
+        if not len(self.scores):
+            return ()
+        model, scores, weights = self.model, self._kept(off), self._weight[label]
+        columns = (scores, weights, scores * weights, self.region)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        parts = {number: name.words for number, name in model.part_names.items()}
+        contrast = contrast_in(model.network, model.classes, scores.tolist(), label)
+        return evidence_items(model.prototypes, rows, places=self.places, parts=parts, contrast=contrast)
+
+    def prediction(self, name: str) -> Prediction:
+        """What it says of the image `name`."""
+        evidence = self.evidence(self.label())
+        classes = self.model.classes
+        return prediction_of(name, self.plain, evidence, classes=classes, distance=self.distance)
 
     @property
     def _weight(self) -> Tensor:
@@ -58,17 +86,3 @@ class Answer:
         kept = self.scores.clone()
         kept[list(off)] = 0.0
         return kept
-
-
-@torch.no_grad()
-def answer(model: TrainedModel, image: ImageLike) -> Answer:
-    """One look at an image."""
-    inputs = model.inputs([image])
-    if isinstance(model.network, BlackBox):
-        nothing = torch.zeros(0, dtype=torch.float64)
-        return Answer(model, nothing, nothing.long(), model.network(inputs)[0].cpu().double())
-    found, (places,) = model.looked(inputs)
-    scores, region, logits = found.scores[0].cpu(), found.region[0].cpu(), found.logits[0].cpu()
-    known = model.familiarity
-    distance = None if known is None else float(known.distance(found.distances)[0])
-    return Answer(model, scores.double(), region, logits.double(), places, distance)

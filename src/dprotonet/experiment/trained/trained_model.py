@@ -1,8 +1,6 @@
 """A trained network with its class names and prototypes: it predicts, and says by which evidence."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -23,83 +21,19 @@ from dprotonet.experiment.runs.familiarity import (
     keep_familiarity,
     known_distances,
     stored_familiarity,
-    warning_of,
 )
 from dprotonet.experiment.runs.place import Place, places_of, region_places
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.experiment.settings.config_check import check_config
-from dprotonet.experiment.trained.evidence import EvidenceItem, contrast_in, evidence_items
+from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.image_like import ImageLike, name_of, square
 from dprotonet.experiment.trained.part_names import PartName, read_part_names, write_part_names
-from dprotonet.figures.prediction_html import PointsRow, prediction_html
+from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
+from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import load_weights
 
 Module = TypeVar("Module", bound=nn.Module)
-
-_LIKELY = 3  # classes named in a notebook
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What the network says of one image, and why. The contributions of all evidence sum to `logit`.
-
-    A black box gives no evidence, nor does it know what is familiar.
-    """
-
-    name: str
-    class_name: str
-    label: int
-    probability: float
-    probabilities: Mapping[str, float]
-    logit: float
-    evidence: tuple[EvidenceItem, ...]  # of every prototype, what decides most first
-    familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
-    distance: float | None = None  # from what the run knows; above 1 an image is not familiar
-
-    def _repr_html_(self) -> str:
-        """As a notebook shows it: the class, and the points that make its logit."""
-        return prediction_html(
-            self.class_name,
-            caption=Path(self.name).name,
-            probabilities=sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:_LIKELY],
-            rows=[
-                PointsRow(
-                    f"{item.class_name} #{item.prototype}{item.part and f', {item.part}'}",
-                    item.source,
-                    item.similarity,
-                    item.weight,
-                    item.contribution,
-                )
-                for item in self.evidence
-            ],
-            logit=self.logit,
-            warning=warning_of(self.distance),
-        )
-
-
-def prediction_of(
-    name: str,
-    logits: Tensor,
-    evidence: tuple[EvidenceItem, ...],
-    *,
-    classes: Sequence[str],
-    distance: float | None = None,
-) -> Prediction:
-    """The prediction of the image `name` from its logits (C,) and what every prototype says for its class."""
-    label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
-    said = math.fsum(item.contribution for item in evidence)
-    return Prediction(
-        name=name,
-        class_name=classes[label],
-        label=label,
-        probability=float(probabilities[label]),
-        probabilities=dict(zip(classes, probabilities.tolist(), strict=True)),
-        logit=said if evidence else float(logits[label]),
-        evidence=evidence,
-        familiar=None if distance is None else distance <= 1,
-        distance=distance,
-    )
 
 
 class TrainedModel:
@@ -199,31 +133,30 @@ class TrainedModel:
         """Class, probabilities and evidence of one image."""
         return self.predict_many([image])[0]
 
-    @torch.no_grad()
     def predict_many(self, images: Sequence[ImageLike]) -> list[Prediction]:
         """The same for a batch of images."""
-        if not images:
-            return []
+        answers = self.answers(images)
+        return [found.prediction(name_of(image)) for image, found in zip(images, answers, strict=True)]
+
+    def answer(self, image: ImageLike) -> Answer:
+        """One look at one image, which answers any question about its classes and prototypes."""
+        return self.answers([image])[0]
+
+    def answers(self, images: Sequence[ImageLike]) -> list[Answer]:
+        """The same for a batch of images."""
+        return self.answers_to(self.inputs(images)) if images else []
+
+    @torch.no_grad()
+    def answers_to(self, inputs: Tensor) -> list[Answer]:
+        """The same for images as the network wants them, (B, C, H, W)."""
         if isinstance(self.network, BlackBox):
-            rows = self.network(self.inputs(images)).cpu().double()
-            return [
-                prediction_of(name_of(image), row, (), classes=self.classes)
-                for image, row in zip(images, rows, strict=True)
-            ]
-        evidence, places = self.looked(self.inputs(images))
-        logits, scores, region = (
-            evidence.logits.cpu().double(),
-            evidence.scores.cpu().double(),
-            evidence.region.cpu(),
-        )
-        far = self._strangeness(evidence.distances)
-        found = []
-        for row, image in enumerate(images):
-            label, where = int(logits[row].argmax()), region[row].tolist()
-            items = self.evidence(label, scores[row].tolist(), where, places[row])
-            name = name_of(image)
-            found.append(prediction_of(name, logits[row], items, classes=self.classes, distance=far[row]))
-        return found
+            nothing = torch.zeros(0, dtype=torch.float64)
+            rows = self.network(inputs).cpu().double()
+            return [Answer(self, nothing, nothing.long(), row) for row in rows]
+        evidence, places = self.looked(inputs)
+        scores, logits = evidence.scores.cpu().double(), evidence.logits.cpu().double()
+        columns = scores, evidence.region.cpu(), logits, places, self._strangeness(evidence.distances)
+        return [Answer(self, *row) for row in zip(*columns, strict=True)]
 
     @torch.no_grad()
     def looked(self, inputs: Tensor) -> tuple[Evidence, list[Sequence[Place] | None]]:
@@ -243,24 +176,8 @@ class TrainedModel:
         far: list[float] = self.familiarity.distance(distances).tolist()
         return far
 
-    def evidence(
-        self, label: int, scores: Sequence[float], region: Sequence[int], places: Sequence[Place] | None
-    ) -> tuple[EvidenceItem, ...]:
-        """What every prototype says for a class, from its score (P,) and region (P,) in the image.
-
-        `places` are those of all regions in the image.
-        """
-        weights = self.network.head.weight[label].detach().cpu().double().tolist() if self.prototypes else []
-        rows = [
-            (score, weight, score * weight, where)
-            for score, weight, where in zip(scores, weights, region, strict=True)
-        ]
-        said = {number: name.words for number, name in self.part_names.items()}
-        contrast = contrast_in(self.network, self.classes, scores, label)
-        return evidence_items(self.prototypes, rows, places=places, parts=said, contrast=contrast)
-
     def measured_familiarity(
-        self, known: ImageData, *, share: float = SHARE, on_progress: Callable[[int, int], None] | None = None
+        self, known: ImageData, *, share: float = SHARE, on_progress: Progress | None = None
     ) -> Familiarity:
         """The threshold of strangeness, from images it was not trained on, such as the validation split."""
         views = Views(known, self.normalise, augment=None, seed=0)

@@ -9,7 +9,7 @@ rows of a confusion name that part.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,8 +39,8 @@ from dprotonet.experiment.quality.intervention.subject import (
     joined_rows,
     joins,
     row_falls,
-    row_maps,
     scores_of,
+    subject_maps,
     subject_of,
 )
 from dprotonet.experiment.trained.classifier import Classifier
@@ -49,10 +49,9 @@ from dprotonet.interpretation.base import Passes
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.metrics.controls import centre_gaussian, random_maps
 from dprotonet.metrics.intervention import PartHeat, SiblingContrast, part_heat
+from dprotonet.progress import NamedProgress
 
 METHODS = ("mdm", "gradcam", "gradcam++", "similarity")
-
-Progress = Callable[[str, int, int], None]
 
 
 def check_renderer(data: ImageData) -> PartRenderer:
@@ -79,7 +78,7 @@ class InterventionCheck:
     decoder: str = "fast"  # of `mdm` and of the rows: a preset, or one with values, fast,iterations=10
     seed: int = 0
 
-    def run(self, on_progress: Progress | None = None) -> InterventionResult:
+    def run(self, on_progress: NamedProgress | None = None) -> InterventionResult:
         """Everything, image by image; `on_progress` hears what is being done, how much of it, of how much."""
         check_split(self.model, self.data)
         check_renderer(self.data)
@@ -87,7 +86,7 @@ class InterventionCheck:
             if getattr(self, name) < 1:
                 raise UserError(f"{name} is {getattr(self, name)}; interventions need at least 1")
         tell = on_progress or (lambda what, done, total: None)
-        methods, chosen = self._methods(), spread(self.data.labels, self.images)
+        methods, chosen = self._methods(), spread_over_classes(self.data.labels, self.images)
         examined, confused = [], []
         for done, index in enumerate(chosen, start=1):
             examined.append(self._examined(index, methods))
@@ -95,7 +94,7 @@ class InterventionCheck:
         mistaken = self._confusions(tell)
         for done, index in enumerate(mistaken, start=1):
             subject = self._subject(index)
-            maps = row_maps(self.model, subject, subject.rows, self._preset)
+            maps = subject_maps(self.model, subject, subject.rows, self._preset)
             confused.append(self._named_part(subject, self._row_heat(subject, maps)))
             tell("confusions of siblings", done, len(mistaken))
         return gathered(examined, confused, facts=self._facts())
@@ -115,7 +114,7 @@ class InterventionCheck:
         named = {name: method(text, classifier).explain for name, text in full.items()} | {AREA: _area}
         return [Method(name, explain) for name, explain in named.items()]
 
-    def _confusions(self, tell: Progress) -> list[int]:
+    def _confusions(self, tell: NamedProgress) -> list[int]:
         """At most `images` of those that are taken for their sibling, spread over the classes."""
         found = split_evidence(self.model, self.data, lambda done, total: tell("predicting", done, total))
         predicted = torch.cat([item.logits.argmax(dim=1).cpu() for item, _ in found]).tolist()
@@ -123,7 +122,9 @@ class InterventionCheck:
         wrong = [index for index, label in enumerate(labels) if predicted[index] != label]
         siblings = {index: renderer.sibling(index) for index in wrong}
         taken = [i for i, other in siblings.items() if other is not None and other.label == predicted[i]]
-        return [taken[place] for place in spread([labels[index] for index in taken], self.images)]
+        return [
+            taken[place] for place in spread_over_classes([labels[index] for index in taken], self.images)
+        ]
 
     # ── one image ──
 
@@ -134,7 +135,7 @@ class InterventionCheck:
         """The heatmap of each row shown (R, H, W), and the joined ones (H, W), by explainer."""
         chosen = joins(subject, most=self.joined)
         wanted = [subject.rows, *(item.prototypes for item in chosen.values())]
-        maps = row_maps(self.model, subject, torch.cat(wanted), self._preset)
+        maps = subject_maps(self.model, subject, torch.cat(wanted), self._preset)
         rows, *rest = maps.split([len(prototypes) for prototypes in wanted])
         weights = [item.weight for item in chosen.values()]
         return rows, dict(zip(chosen, map(joined_rows, rest, weights), strict=True))
@@ -202,7 +203,7 @@ class InterventionCheck:
         return NamedPart(subject.deciding, heat)
 
 
-def spread(labels: Sequence[int], count: int) -> list[int]:
+def spread_over_classes(labels: Sequence[int], count: int) -> list[int]:
     """At most `count` places, the first of each class before the second of any; more hold those of fewer."""
     met: Counter[int] = Counter()
     turns = []

@@ -10,7 +10,6 @@ from torch import Tensor
 from dprotonet.data.base import ImageData, PartRenderer, Sample
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.quality.intervention.result import EXCHANGE, LEAD, ROWS, ROWS_BY_LEAD
-from dprotonet.experiment.trained.evidence import contrast_in
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.metrics.intervention import SiblingContrast, importance, sibling_contrast
@@ -70,28 +69,23 @@ class Joined(NamedTuple):
 
 def subject_of(model: TrainedModel, data: ImageData, index: int, *, rows: int) -> Subject:
     """The image with that number, and at most `rows` prototypes that speak for what it is taken for."""
-    sample, network = data[index], model.prototyped
-    with torch.no_grad():
-        evidence = network.evidence(model.inputs([sample.image]))
-    scores, weight = evidence.scores[0].cpu().double(), head_weight(model)
-    predicted = int(evidence.logits[0].argmax())
-    others = (weight @ scores).index_fill(0, torch.tensor(predicted), -torch.inf)
-    own = (network.prototype_class.cpu() == predicted).nonzero().flatten()
-    said = (weight[predicted] * scores)[own]
-    contrast = contrast_in(network, model.classes, scores.tolist(), predicted)
-    leads = None if contrast is None else contrast.leads.points[own]
-    order = (said if leads is None else leads).argsort(descending=True, stable=True)
+    sample, owner = data[index], model.prototyped.prototype_class.tolist()
+    answer = model.answer(sample.image)
+    predicted = answer.label()
+    others = answer.logits().index_fill(0, torch.tensor(predicted), -torch.inf)
+    own = [item for item in answer.evidence(predicted) if owner[item.prototype] == predicted]
+    leads = [item.lead for item in own if item.lead is not None]
     return Subject(
         index=index,
         sample=sample,
         parts=torch.stack(list(sample.parts.values())),
-        scores=scores,
-        region=evidence.region[0].cpu(),
+        scores=answer.scores,
+        region=answer.region,
         predicted=predicted,
         rival=int(others.argmax()),
-        own=own[order],
-        contributions=said[order],
-        leads=None if leads is None else leads[order],
+        own=torch.tensor([item.prototype for item in own], dtype=torch.long),
+        contributions=torch.tensor([item.contribution for item in own], dtype=torch.float64),
+        leads=torch.tensor(leads, dtype=torch.float64) if leads else None,
         shown=min(rows, len(own)),
     )
 
@@ -184,7 +178,7 @@ def _strongest(values: Tensor, most: int) -> Tensor:
     return (positive if len(positive) else order)[:most]
 
 
-def row_maps(model: TrainedModel, subject: Subject, prototypes: Tensor, preset: str | Preset) -> Tensor:
+def subject_maps(model: TrainedModel, subject: Subject, prototypes: Tensor, preset: str | Preset) -> Tensor:
     """Where the image looks like each of the prototypes (J,): heatmaps (J, H, W) of the decoder."""
     regions, place = subject.region[prototypes].unique(return_inverse=True)  # a region is decoded once
     inputs = model.inputs([subject.sample.image]).expand(len(regions), -1, -1, -1)

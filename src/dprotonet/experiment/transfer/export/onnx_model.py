@@ -21,7 +21,7 @@ from dprotonet.experiment.explaining.explain import ExplainProgress, OnStep
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.trained.evidence import Contrast, EvidenceItem, evidence_items
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, square
-from dprotonet.experiment.trained.trained_model import Prediction, prediction_of
+from dprotonet.experiment.trained.prediction import Prediction, prediction_of
 from dprotonet.experiment.transfer.export.card import KEY, Card
 from dprotonet.extras import import_extra
 from dprotonet.figures import method_sheet
