@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.cam import CAM, CAM_CLASSES
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.nodes import ClassNode
@@ -26,7 +26,7 @@ PRESETS = {
     "best": preset("best", iterations=9),
     "sampled": preset("sampled", samples=40, block=15, sizes=(4, 6)),
 }
-OTHERS = [*METHODS, "rise", "similarity"]
+OTHERS = [*CAM_CLASSES, "rise", "similarity"]
 NAMES = [*PRESETS, *OTHERS]
 MASKED = list(PRESETS)
 
@@ -64,7 +64,7 @@ Explain = Callable[..., list[Explanation]]
 def explainer(name: str, model: nn.Module, batch: int = 32) -> Explain:
     if name in PRESETS:
         return MDM(model, preset=PRESETS[name], internal_batch_size=batch).explain
-    if name in METHODS:
+    if name in CAM_CLASSES:
         return CAM(model, name, batch=batch).explain
     if name == "rise":
         return Rise(model, samples=40, grid=5, batch=batch).explain
@@ -157,7 +157,7 @@ def asked(name: str, model: Net, *nodes: ClassNode) -> tuple[int, list[Explanati
     handle = watched.register_forward_pre_hook(count)
     found = explainer(name, model)(images(), *nodes)
     handle.remove()
-    return seen - (name in METHODS), found
+    return seen - (name in CAM_CLASSES), found
 
 
 def test_the_network_was_asked_and_the_passes_say_so(name: str, model: Net) -> None:
@@ -320,7 +320,7 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", [*PRESETS, *METHODS, "rise"])
+@pytest.mark.parametrize("name", [*PRESETS, *CAM_CLASSES, "rise"])
 @pytest.mark.parametrize("passes", [0, 1, 2, 3])
 def test_also_after_an_interruption_in_the_network(name: str, model: Net, passes: int) -> None:
     model.head.register_forward_hook(Interrupting(passes))

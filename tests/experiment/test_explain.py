@@ -56,11 +56,16 @@ def test_places_are_those_of_the_equations(model: dp.Model) -> None:
     """Pairs in one batch give what Eqs. (12)-(15) give one by one."""
     (found,) = model.explain(BIRDS[0], top=2, preset=QUICK)
     encoder, decoder = model.network.encoder, MDM(preset=QUICK)
+
+    def nearest(image: torch.Tensor, prototype: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return (encoder(image) - prototype).square().sum(dim=-1).argmin(dim=1)
+
     for row in found.rows:
         vector = model.network.prototypes.vectors.detach()[row.item.prototype : row.item.prototype + 1]
         here, there = model.inputs([BIRDS[0]]), model.inputs([row.source_image])
-        (place,) = decoder.explain(here, RegionNode.in_image(encoder, here, vector))
-        (source,) = decoder.explain(there, RegionNode.in_source(encoder, there, vector))
+        (place,) = decoder.explain(here, RegionNode(encoder, nearest(here, vector)))
+        (source,) = decoder.explain(there, RegionNode(encoder, nearest(there, vector), target=vector))
         assert torch.allclose(row.input.heatmap, place.heatmap, atol=0.02)
         assert torch.allclose(row.source.heatmap, source.heatmap, atol=0.02)
 

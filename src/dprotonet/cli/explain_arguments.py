@@ -9,7 +9,7 @@ import tyro
 
 from dprotonet.errors import UserError
 
-Preset = Literal["fast", "best", "paper", "sampled"]
+PresetName = Literal["fast", "best", "paper", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ExplainArguments:
     """Folder for the results, a subfolder for every image."""
     top: int = 3
     """How many prototypes to explain for each image; the rest is summed up."""
-    preset: Preset | None = None
+    preset: PresetName | None = None
     """How the decoder learns its masks (default: what the run's recipe says, fast unless it is the paper's;
     sampled for an .onnx file, as it needs no gradients); paper is the paper's own and slow."""
     iterations: int | None = None

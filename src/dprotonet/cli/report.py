@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dprotonet.cli.explain_arguments import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import PresetName, chosen_preset
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
@@ -39,7 +39,7 @@ class ReportArguments:
     heatmaps: Literal["stored", "shown", "all"] = "shown"
     """Which heatmaps to make: none but those already kept, those of the explained images, or also those of
     all prototypes (some seconds each, once a run)."""
-    preset: Preset = "fast"
+    preset: PresetName = "fast"
     """How the decoder learns its masks; fast whatever the run's recipe says, since a page has many maps and
     the paper's decoder takes minutes for each. The page says which was used."""
     iterations: int | None = None

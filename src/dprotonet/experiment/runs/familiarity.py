@@ -81,12 +81,17 @@ class Familiarity:
             ) from None
 
 
+def is_familiar(distance: float | None) -> bool | None:
+    """Whether an image at this distance is like what the run knows; None where that is unknown."""
+    return None if distance is None else distance <= 1
+
+
 def warning_of(distance: float | None) -> str:
     """What to tell people of an image at this distance; nothing where it is familiar or unknown.
 
     Terminal, pictures, report and web page all say it in these words.
     """
-    if distance is None or distance <= 1:
+    if distance is None or is_familiar(distance):
         return ""
     times = f"{distance:.2f}"
     far = "just beyond the limit" if times == "1.00" else f"{times} times as far as the limit"
