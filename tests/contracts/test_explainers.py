@@ -593,6 +593,13 @@ def test_the_table_says_what_is_watched_and_what_it_costs(name: str, model: Net)
     assert entry.slow == (number == "a" or int(number) >= 100)
 
 
+def test_what_is_made_of_prototypes_says_what_it_lacks(model: Net) -> None:
+    offered = prototypes(model, SIZE)
+    del offered["weight"]
+    with pytest.raises(UserError, match="needs a prototype network; not given: weight"):
+        EXPLAINERS["similarity"].make(model, offered)
+
+
 def test_every_cam_is_in_the_table() -> None:
     assert set(CAM_CLASSES) == {name for name, entry in EXPLAINERS.items() if entry.home == "cam:CAM"}
     assert all(EXPLAINERS[name].settings == {"method": name} for name in CAM_CLASSES)

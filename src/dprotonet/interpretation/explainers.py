@@ -51,9 +51,12 @@ class ExplainerEntry:
         self, model: "Model", offered: Mapping[str, Any] | None = None, *, classes: Sequence[str] = ()
     ) -> "Explainer":
         """The explainer of a model; of what is offered it takes its own."""
+        taken = {key: value for key, value in (offered or {}).items() if key in self.takes}
+        lacking = [key for key in self.takes if key not in taken]
+        if lacking and "prototypes" in self.needs:
+            raise UserError(f"{self.label} needs a prototype network; not given: {', '.join(lacking)}")
         file, _, name = self.home.partition(":")
         factory = getattr(import_module(f"dprotonet.interpretation.{file}"), name)
-        taken = {key: value for key, value in (offered or {}).items() if key in self.takes}
         made: Explainer = factory(model, classes=classes, **self.settings, **taken)
         return made
 
