@@ -35,7 +35,7 @@ from dprotonet.experiment.explaining.explainers import prototype_node
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.files import whole
-from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.cam import CAM, CAM_CLASSES
 from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset
 from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.metrics.comparison import paired_bootstrap
@@ -249,7 +249,7 @@ def measured(subject: Subject, methods: list[str], *, keep: Path | None, part: s
         method: {name: column[1::2] for name, column in found.items()} for method, found in values.items()
     }
     ours = methods[0]
-    rivals = [method for method in methods[1:] if method in METHODS]
+    rivals = [method for method in methods[1:] if method in CAM_CLASSES]
     return {
         "images": len(subject.images),
         "rows": rows,
@@ -324,7 +324,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--node", choices=("class", "prototype"), default="class")
     parser.add_argument("--part", choices=("tune", "held", "all"), default="held")
     parser.add_argument("--count", type=int, default=8)
-    parser.add_argument("--methods", nargs="+", default=["fast", *METHODS])
+    parser.add_argument("--methods", nargs="+", default=["fast", *CAM_CLASSES])
     parser.add_argument("--keep", type=Path, help="folder in which maps are kept and found again")
     return parser.parse_args()
 

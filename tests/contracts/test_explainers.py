@@ -2,20 +2,22 @@
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.cam import CAM_CLASSES
+from dprotonet.interpretation.explainer import Explainer
+from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry, described, explainer_entry
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, preset
-from dprotonet.interpretation.nodes import ClassNode
-from dprotonet.interpretation.rise import Rise
-from dprotonet.interpretation.similarity import SimilarityMaps
+from dprotonet.interpretation.nodes import CallableNode, ClassNode
 
 CLASSES, COUNT, SIZE = 5, 3, (32, 40)
 LABELS = [4, 0, 2]
@@ -26,9 +28,11 @@ PRESETS = {
     "best": preset("best", iterations=9),
     "sampled": preset("sampled", samples=40, block=15, sizes=(4, 6)),
 }
-OTHERS = [*METHODS, "rise", "similarity"]
-NAMES = [*PRESETS, *OTHERS]
+OTHERS = [name for name in EXPLAINERS if name != "mdm"]
+NAMES = [*PRESETS, *OTHERS]  # every line of the table, mdm by every preset
 MASKED = list(PRESETS)
+SMALL = {"rise": {"samples": 40, "grid": 5}}
+SPECIES = ("finch", "lark", "robin", "swift", "wren")
 
 
 class Net(nn.Module):
@@ -61,38 +65,44 @@ class Net(nn.Module):
 Explain = Callable[..., list[Explanation]]
 
 
+def entry_of(name: str) -> ExplainerEntry:
+    """The line of the table; an explainer that takes long by default takes less here."""
+    entry = EXPLAINERS["mdm" if name in PRESETS else name]
+    return replace(entry, settings={**entry.settings, **SMALL.get(name, {})})
+
+
+def made(
+    name: str, model: nn.Module | Callable[[Tensor], Tensor], size: tuple[int, int] = SIZE, batch: int = 32
+) -> Explainer:
+    """By the table, of plain arguments."""
+    offered = {"preset": PRESETS.get(name), **prototypes(model, size)}
+    by = entry_of(name).make(model, offered, classes=SPECIES)
+    by.batch = batch
+    return by
+
+
 def explainer(name: str, model: nn.Module, batch: int = 32) -> Explain:
-    if name in PRESETS:
-        return MDM(model, preset=PRESETS[name], internal_batch_size=batch).explain
-    if name in METHODS:
-        return CAM(model, name, batch=batch).explain
-    if name == "rise":
-        return Rise(model, samples=40, grid=5, batch=batch).explain
-    return prototypes(model, batch)
+    def explain(given: Tensor, *nodes: ClassNode) -> list[Explanation]:
+        return made(name, model, (given.shape[-2], given.shape[-1]), batch).explain(given, *nodes)
+
+    return explain
 
 
-def prototypes(model: nn.Module, batch: int) -> Explain:
+def prototypes(model: Any, size: tuple[int, int]) -> dict[str, Any]:
     """The network as if it had prototypes, whose regions are the places of its feature map."""
     generator = torch.Generator().manual_seed(3)
     vectors, weight = (
         torch.rand(6, 12, generator=generator),
         torch.rand(CLASSES, 6, generator=generator) - 0.3,
     )
-
-    def explain(given: Tensor, *nodes: ClassNode) -> list[Explanation]:
-        height, width = -(-given.shape[-2] // 4), -(-given.shape[-1] // 4)
-        maps = SimilarityMaps(
-            model,
-            regions=lambda images: model.get_submodule("features")(images).flatten(2).transpose(1, 2),
-            footprint=torch.eye(height * width).unflatten(1, (height, width)),
-            similarity=lambda regions, wanted: -torch.cdist(regions, wanted),
-            prototypes=vectors,
-            weight=weight,
-            batch=batch,
-        )
-        return maps.explain(given, *nodes)
-
-    return explain
+    height, width = -(-size[0] // 4), -(-size[1] // 4)
+    return {
+        "regions": lambda images: model.get_submodule("features")(images).flatten(2).transpose(1, 2),
+        "footprint": torch.eye(height * width).unflatten(1, (height, width)),
+        "similarity": lambda regions, wanted: -torch.cdist(regions, wanted),
+        "prototypes": vectors,
+        "weight": weight,
+    }
 
 
 def node(model: nn.Module, labels: list[int] = LABELS) -> ClassNode:
@@ -157,13 +167,15 @@ def asked(name: str, model: Net, *nodes: ClassNode) -> tuple[int, list[Explanati
     handle = watched.register_forward_pre_hook(count)
     found = explainer(name, model)(images(), *nodes)
     handle.remove()
-    return seen - (name in METHODS), found
+    return seen - (name in CAM_CLASSES), found
 
 
 def test_the_network_was_asked_and_the_passes_say_so(name: str, model: Net) -> None:
     seen, found = asked(name, model, node(model))
     assert found[0].passes.forward * COUNT == seen
     assert (found[0].passes.backward > 0) == (name in ("paper", "fast", "best", "gradcam", "gradcam++"))
+    if name != "sampled":  # the one way of the decoder's that needs none
+        assert (found[0].passes.backward > 0) == ("gradient" in entry_of(name).needs)
 
 
 def test_the_pass_that_finds_the_class_is_counted(name: str, model: Net) -> None:
@@ -320,7 +332,7 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", [*PRESETS, *METHODS, "rise"])
+@pytest.mark.parametrize("name", [*PRESETS, *CAM_CLASSES, "rise"])
 @pytest.mark.parametrize("passes", [0, 1, 2, 3])
 def test_also_after_an_interruption_in_the_network(name: str, model: Net, passes: int) -> None:
     model.head.register_forward_hook(Interrupting(passes))
@@ -386,3 +398,219 @@ def test_a_batch_does_not_choose_the_first_guess_of_its_images() -> None:
     for row in range(3):
         one = heatmaps(explainer("fast", model)(given[row : row + 1], node(model, [0])))
         assert (one[0] - many[row]).abs().max() <= TOLERANCE
+
+
+# ── every explainer is called alike ──────────────────────────────────────────────────────────────────
+
+
+class ClassifierOutputTarget:
+    """Like the one of pytorch-grad-cam, which is not imported here."""
+
+    def __init__(self, category: int) -> None:
+        self.category = category
+
+    def __call__(self, output: Tensor) -> Tensor:
+        return output[self.category]
+
+
+ROBIN: dict[str, Any] = {  # class 2 of every image
+    "number": 2,
+    "number of NumPy": np.int64(2),
+    "name": "robin",
+    "tensor of one": torch.tensor(2),
+    "tensor of one in a row": torch.tensor([2]),
+    "target": ClassifierOutputTarget(2),
+    "list": [2] * COUNT,
+    "tuple": (2,) * COUNT,
+    "names": ["robin"] * COUNT,
+    "names and numbers": ["robin", np.int32(2), torch.tensor(2)],
+    "tensor": torch.full((COUNT,), 2),
+    "column": torch.full((COUNT, 1), 2),
+    "array": np.full(COUNT, 2),
+    "targets": [ClassifierOutputTarget(2)] * COUNT,
+}
+
+
+def three_ways(by: Explainer, target: Any) -> list[Tensor]:
+    """Heatmaps (N, H, W) as pytorch-grad-cam, captum and everything else would have them."""
+    called, attributed = by(images(), target), by.attribute(images(), target)
+    assert isinstance(called, np.ndarray)
+    assert called.dtype == np.float32
+    assert attributed.shape == images().shape
+    assert torch.equal(attributed[:, 0], attributed[:, 2])
+    return [torch.from_numpy(called), attributed[:, 1], heatmaps(by.explain(images(), target))]
+
+
+@pytest.mark.parametrize("kind", ROBIN)
+def test_a_class_may_be_told_in_many_ways(name: str, kind: str, model: Net) -> None:
+    by = made(name, model)
+    asked = by.question(images(), ROBIN[kind], batch=32).node
+    assert isinstance(asked, ClassNode)
+    assert asked.labels.tolist() == [2] * COUNT
+    assert asked.probability == by.probability
+
+
+@pytest.mark.parametrize("kind", ["number", "names", "targets"])
+def test_three_ways_in_give_one_map(name: str, kind: str, model: Net) -> None:
+    usual = heatmaps(explainer(name, model)(images(), node(model, [2] * COUNT)))
+    ways = three_ways(made(name, model), ROBIN[kind])
+    assert torch.equal(ways[0], ways[1])
+    assert torch.equal(ways[0], ways[2])
+    if not made(name, model).probability:  # as `node` is
+        assert torch.equal(ways[0], usual)
+
+
+def test_each_image_has_a_class_of_its_own(name: str, model: Net) -> None:
+    found = made(name, model).explain(images(), [SPECIES[LABELS[0]], *LABELS[1:]])
+    assert [item.node.split()[-1] for item in found] == [str(label) for label in LABELS]
+    for row, label in enumerate(LABELS):
+        (alone,) = made(name, model).explain(images()[row : row + 1], label)
+        assert (alone.heatmap - found[row].heatmap).abs().max() <= TOLERANCE
+
+
+def test_nothing_is_the_prediction_and_no_pass_is_lost(name: str, model: Net) -> None:
+    ways = three_ways(made(name, model), None)
+    assert torch.equal(ways[0], heatmaps(explainer(name, model)(images())))
+
+
+def test_functions_of_the_output(name: str, model: Net) -> None:
+    """As pytorch-grad-cam has them; a network's own maps are of classes and prototypes only."""
+    by, targets = made(name, model), [lambda output: output[2] - output[0]] * COUNT
+    if "prototypes" in entry_of(name).needs:
+        with pytest.raises(UserError, match="explain classes and prototypes only; use MDM"):
+            by(images(), targets)
+        return
+    found = by.explain(images(), targets)
+    assert heatmaps(found).amax(dim=(1, 2)).min() > 0
+    assert (heatmaps(found) - heatmaps(by.explain(images(), 2))).abs().max() > 10 * TOLERANCE
+
+
+def test_functions_of_images_and_nodes(name: str, model: Net) -> None:
+    def brightness(given: Tensor) -> Tensor:
+        return given[:, :, :12].square().mean(dim=(1, 2, 3))
+
+    by = made(name, model)
+    for target in (brightness, CallableNode(brightness)):
+        if {"feature map", "prototypes"} & set(entry_of(name).needs):
+            with pytest.raises(UserError, match="use MDM for other nodes"):
+                by(images(), target)
+        else:
+            found = by.explain(images(), target)
+            assert [item.node for item in found] == ["brightness"] * COUNT
+            assert all(item.raw[:12].mean() > item.raw[20:].mean() for item in found)
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a bool": (True, r"True \(bool\) is no class; give nothing for the predicted class"),
+    "bools": ([True, False, True], r"True \(bool\) is no class"),
+    "a tensor of bools": (torch.tensor([True] * COUNT), "of type torch.bool, and classes are whole numbers"),
+    "a float": (1.0, r"1.0 \(float\) is no target; give nothing"),
+    "floats": ([1.0] * COUNT, r"1.0 \(float\) is no class"),
+    "a tensor of floats": (torch.ones(COUNT), "of type torch.float32, and classes are whole numbers"),
+    "an array of floats": (np.ones(COUNT), "of type torch.float64, and classes are whole numbers"),
+    "an empty list": ([], "the list of targets is empty"),
+    "too few": ([0, 1], f"2 targets for {COUNT} images; give exactly one target per image"),
+    "too many": ([0] * 4, f"4 targets for {COUNT} images"),
+    "a list of one": ([0], f"1 targets for {COUNT} images"),
+    "too few in a tensor": (torch.tensor([0, 1]), f"2 targets for {COUNT} images"),
+    "too many targets": ([ClassifierOutputTarget(1)] * 4, f"4 targets for {COUNT} images"),
+    "a table": (torch.zeros(COUNT, 2, dtype=torch.long), r"the shape \(3, 2\); give one class per image"),
+    "no such class": (CLASSES, f"no class {CLASSES}; the model has classes 0 to {CLASSES - 1}"),
+    "a class below none": ([0, -1, 0], f"no class -1; the model has classes 0 to {CLASSES - 1}"),
+    "no such name": ("robins", "no class 'robins'; did you mean 'robin'?"),
+    "nothing among names": (["robin", None, "lark"], r"None \(NoneType\) is no class"),
+    "a mapping": ({"robin": 2}, r"\(dict\) is no target; give nothing"),
+    "a set": ({0, 1, 2}, r"\(set\) is no target"),
+    "a thing": (object(), r"\(object\) is no target"),
+    "a class of Python": (ClassifierOutputTarget, r"\(type\) is no target"),
+    "functions and numbers": ([len, 1, 2], "targets mix functions with 1"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_no_target_is_refused_in_a_sentence(name: str, kind: str, model: Net) -> None:
+    target, message = REFUSED[kind]
+    by, before = made(name, model), State.of(used(model))
+    for way in (by, by.attribute, by.explain):
+        with pytest.raises(UserError, match=message):
+            way(images(), target)
+    before.assert_same(model)
+
+
+def test_a_node_belongs_in_no_list(name: str, model: Net) -> None:
+    with pytest.raises(UserError, match="give it alone, not in a list"):
+        made(name, model)(images(), [node(model)] * COUNT)
+
+
+def test_names_have_to_be_known(name: str, model: Net) -> None:
+    by = made(name, model)
+    by.classes = ()
+    with pytest.raises(UserError, match="'robin' is not known by its name: give the explainer classes="):
+        by(images(), "robin")
+
+
+def test_a_plain_function_is_explained_like_its_module_or_refused(name: str, model: Net) -> None:
+    def function(given: Tensor) -> Tensor:
+        return model(given)
+
+    if {"feature map", "prototypes"} & set(entry_of(name).needs):
+        with pytest.raises(UserError, match=r"a module.*; MDM and Rise explain functions too"):
+            made(name, function)
+        return
+    wanted = three_ways(made(name, model), LABELS)[0]
+    for found in three_ways(made(name, function), LABELS):
+        assert torch.equal(found, wanted)
+    assert made(name, function).explain(images())[0].node == made(name, model).explain(images())[0].node
+
+
+@pytest.mark.parametrize("thing", ["resnet50", 3, Net])
+def test_what_is_no_model_is_refused(name: str, thing: Any) -> None:
+    with pytest.raises(UserError, match="a module"):
+        made(name, thing)
+
+
+def test_code_written_for_cams_runs(name: str, model: Net) -> None:
+    with made(name, model) as cam:
+        assert cam(input_tensor=images(), targets=[ClassifierOutputTarget(0)] * COUNT).shape == (COUNT, *SIZE)
+    with pytest.raises(UserError, match="leave aug_smooth and eigen_smooth out"):
+        made(name, model)(images(), aug_smooth=True)
+
+
+# ── what the table says ──────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", EXPLAINERS)
+def test_the_table_says_what_is_watched_and_what_it_costs(name: str, model: Net) -> None:
+    entry = EXPLAINERS[name]
+    (found,) = entry.make(model, prototypes(model, SIZE)).explain(images(1), 3)
+    assert found.node == f"{entry.watches} of class 3"
+    number, forward = entry.cost.split()[0], found.passes.forward
+    if number == "a":  # of the 12 channels of the deepest map; and the image itself, once or twice
+        assert entry.cost == "a pass for every channel"
+        assert 13 <= forward <= 14
+    else:
+        assert forward == int(number)
+    assert entry.slow == (number == "a" or int(number) >= 100)
+
+
+def test_what_is_made_of_prototypes_says_what_it_lacks(model: Net) -> None:
+    offered = prototypes(model, SIZE)
+    del offered["weight"]
+    with pytest.raises(UserError, match="needs a prototype network; not given: weight"):
+        EXPLAINERS["similarity"].make(model, offered)
+
+
+def test_every_cam_is_in_the_table() -> None:
+    assert set(CAM_CLASSES) == {name for name, entry in EXPLAINERS.items() if entry.home == "cam:CAM"}
+    assert all(EXPLAINERS[name].settings == {"method": name} for name in CAM_CLASSES)
+
+
+def test_lists_for_people() -> None:
+    labels = [entry.label for entry in EXPLAINERS.values()]
+    assert len(set(labels)) == len(labels)
+    for name, entry in EXPLAINERS.items():
+        assert f"{name} ({entry.label}, {entry.cost}" in described()
+        assert entry.installed
+    assert not replace(EXPLAINERS["mdm"], package="no_such_package").installed
+    with pytest.raises(UserError, match="unknown method 'lime'; known: mdm, gradcam"):
+        explainer_entry("lime")

@@ -13,6 +13,7 @@ import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.explaining import explain as explain_module
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainProgress
+from dprotonet.experiment.explaining.streaming import GrowingMap, grow_evidence
 from dprotonet.interpretation.mdm import MDM
 from dprotonet.interpretation.nodes import RegionNode
 
@@ -56,13 +57,35 @@ def test_places_are_those_of_the_equations(model: dp.Model) -> None:
     """Pairs in one batch give what Eqs. (12)-(15) give one by one."""
     (found,) = model.explain(BIRDS[0], top=2, preset=QUICK)
     encoder, decoder = model.network.encoder, MDM(preset=QUICK)
+
+    def nearest(image: torch.Tensor, prototype: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return (encoder(image) - prototype).square().sum(dim=-1).argmin(dim=1)
+
     for row in found.rows:
         vector = model.network.prototypes.vectors.detach()[row.item.prototype : row.item.prototype + 1]
         here, there = model.inputs([BIRDS[0]]), model.inputs([row.source_image])
-        (place,) = decoder.explain(here, RegionNode.in_image(encoder, here, vector))
-        (source,) = decoder.explain(there, RegionNode.in_source(encoder, there, vector))
+        (place,) = decoder.explain(here, RegionNode(encoder, nearest(here, vector)))
+        (source,) = decoder.explain(there, RegionNode(encoder, nearest(there, vector), target=vector))
         assert torch.allclose(row.input.heatmap, place.heatmap, atol=0.02)
         assert torch.allclose(row.source.heatmap, source.heatmap, atol=0.02)
+
+
+def test_maps_that_grow_are_those_of_their_prototypes(
+    model: dp.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there are more than are decoded at a time."""
+    monkeypatch.setattr(explain_module, "_PAIRS", 2)
+    items, seen = model.predict(BIRDS[0]).evidence[:3], list[GrowingMap]()
+    rows = grow_evidence(model, BIRDS[0], items, preset=QUICK, watch=seen.append)
+    assert [row.item for row in rows] == list(items)
+    assert all(len(now.prototypes) == len(now.raw) for now in seen)
+    numbers = [item.prototype for item in items]
+    for where in ("image", "source"):
+        told = dict.fromkeys(number for now in seen if now.where == where for number in now.prototypes)
+        assert list(told) == numbers
+    assert [now.done for now in seen] == sorted(now.done for now in seen)
+    assert seen[-1].done == seen[-1].total
 
 
 def test_many_blocks_give_what_one_gives(model: dp.Model, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Heatmaps for classes of any classifier: which network, which class, which method."""
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +8,10 @@ import torch
 from PIL import Image
 
 import dprotonet as dp
-from dprotonet.experiment.explaining.saliency import METHODS, saliency, saliency_picture
+from dprotonet.experiment.explaining.saliency import saliency, saliency_picture
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation import cam
-from dprotonet.interpretation.rise import Rise
+from dprotonet.interpretation.explainers import EXPLAINERS
 
 QUICK = dp.preset("fast", iterations=2, zoom=1.0)
 SIZES = {"wide": (60, 30), "tall": (20, 50), "large": (1500, 700)}
@@ -59,11 +59,11 @@ def test_a_run_is_a_classifier_too(trained: Classifier, run_folder: Path) -> Non
     assert found.likely[0][0] == prediction.class_name
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", EXPLAINERS)
 def test_every_method_explains_both_kinds(
     method: str, trained: Classifier, images: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dprotonet.experiment.explaining.explainers.Rise", partial(Rise, samples=9))
+    monkeypatch.setitem(EXPLAINERS, "rise", replace(EXPLAINERS["rise"], settings={"samples": 9}))
     small = Classifier.open("timm:test_efficientnet:none")
     for classifier in (trained,) if method == "similarity" else (small, trained):
         found = saliency(classifier, images[:2], method=method, preset=QUICK)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.cam import CAM, CAM_CLASSES
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.mdm import MDM, preset
@@ -34,7 +34,7 @@ def images() -> Tensor:
 
 
 def explain(name: str, model: nn.Module | None) -> Explain:
-    if name in METHODS:
+    if name in CAM_CLASSES:
         assert model is not None
         return CAM(model, name).explain
     if name == "rise":
@@ -61,7 +61,7 @@ def assert_defined(found: list[Explanation], caplog: pytest.LogCaptureFixture) -
         assert shown or any(f"image {row}" in line and "empty" in line for line in warnings(caplog))
 
 
-every = pytest.mark.parametrize("name", [*PRESETS, *METHODS, "rise"])
+every = pytest.mark.parametrize("name", [*PRESETS, *CAM_CLASSES, "rise"])
 every_masking = pytest.mark.parametrize("name", [*PRESETS, "rise"])
 
 
@@ -203,7 +203,7 @@ def test_models_and_images_in_half_precision(
     assert all(parameter.dtype == dtype for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CAM_CLASSES)
 def test_cams_ask_for_a_model_in_full_precision(name: str, images: Tensor) -> None:
     with pytest.raises(
         UserError, match=f"{name.replace('+', '.')} needs a model in float32, not torch.bfloat16"

@@ -17,7 +17,7 @@ from dprotonet.inference.head import Head
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.similarity import PresentCosine
-from dprotonet.interpretation.cam import CAM, METHODS
+from dprotonet.interpretation.cam import CAM, CAM_CLASSES
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.network import DProtoNet
 
@@ -42,7 +42,7 @@ def test_the_package_itself_shows_bars_and_we_do_not(
     found = rivals(model, name)
     assert capfd.readouterr() == ("", "")
     package = sys.modules["pytorch_grad_cam"]
-    loud = getattr(package, METHODS[name])(model=model, target_layers=[rectifier(model)])
+    loud = getattr(package, CAM_CLASSES[name])(model=model, target_layers=[rectifier(model)])
     targets = [lambda scores: scores[0], lambda scores: scores[3]]
     expected = torch.cat(
         [
@@ -137,7 +137,7 @@ def with_parts(seed: int = 0) -> DProtoNet:
     return DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CAM_CLASSES)
 def test_shares_of_parts_are_no_feature_map(name: str) -> None:
     """They are nowhere negative, as a map after a ReLU is; without some of them the logit is not a number."""
     network = with_parts()

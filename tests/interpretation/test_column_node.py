@@ -50,5 +50,5 @@ def test_bad_answers_and_counts() -> None:
     node = ColumnNode(lambda images: images.mean((1, 2, 3)), [0], names=["mean"])
     with pytest.raises(UserError, match="not \\(B, K\\)"):
         node(image(), torch.tensor([0]))
-    with pytest.raises(UserError, match="exactly one an image"):
+    with pytest.raises(UserError, match="exactly one per image"):
         node.check(2)

@@ -107,6 +107,17 @@ def test_smoothing_is_refused(model: Net, images: Tensor, smooth: str) -> None:
         MDM(model, preset=FAST)(images, **{smooth: True})
 
 
+def test_a_function_of_one_number_is_a_target_not_a_model(images: Tensor) -> None:
+    def brightness(given: Tensor) -> Tensor:
+        return given.square().mean(dim=(1, 2, 3))
+
+    with pytest.raises(UserError, match=r"gave \(3,\) for 3 images, not logits.*pass it as the target"):
+        MDM(brightness, preset=FAST)(images)
+    found = MDM(preset=FAST)(images, brightness)
+    assert found.shape == (COUNT, *SIZE)
+    assert found.max() > 0
+
+
 # ── like captum ──────────────────────────────────────────────────────────────────────────────────────
 
 

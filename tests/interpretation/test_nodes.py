@@ -18,7 +18,6 @@ from dprotonet.interpretation.nodes import (
     Node,
     RegionNode,
     TargetNode,
-    nearest_region,
 )
 
 ROWS = torch.tensor([2, 0, 0, 1])  # of the explained image that each masked image came from
@@ -189,7 +188,7 @@ def test_targets_see_one_output_an_image_whatever_it_is(images: Tensor) -> None:
 def test_a_model_without_one_output_an_image_is_refused(
     wrap: Callable[[Tensor], Any], images: Tensor
 ) -> None:
-    with pytest.raises(UserError, match="not one output an image"):
+    with pytest.raises(UserError, match="not one output per image"):
         TargetNode(Wrapping(wrap).eval(), [Weighted(1)] * 3)(images, ROWS)
 
 
@@ -319,9 +318,10 @@ def test_a_region_stays_while_its_image_is_masked(images: Tensor) -> None:
 
 def test_a_prototype_in_its_source_is_kept_itself(images: Tensor) -> None:
     regions, prototypes = Regions().eval(), torch.randn(3, 6)
-    inside = RegionNode.in_image(regions, images[:3], prototypes, names=["a", "b", "c"])
-    source = RegionNode.in_source(regions, images[:3], prototypes)
-    assert torch.equal(inside.region, source.region)
+    region = torch.tensor([2, 0, 3])
+    inside = RegionNode(regions, region, names=["a", "b", "c"])
+    source = RegionNode(regions, region, target=prototypes)
+    assert torch.equal(source(images, ROWS), inside(images, ROWS))
     assert inside.target(ROWS) is None
     kept = source.target(ROWS)
     assert kept is not None
@@ -329,17 +329,6 @@ def test_a_prototype_in_its_source_is_kept_itself(images: Tensor) -> None:
     values = source(images, ROWS)
     torch.testing.assert_close(source.direction(images, ROWS), (values * prototypes[ROWS]).sum(dim=1))
     assert inside.name(2) == "c"
-
-
-def test_finding_a_region_leaves_a_model_in_training_alone(images: Tensor) -> None:
-    regions, prototypes = Regions().eval(), torch.randn(4, 6)
-    expected = nearest_region(regions, images, prototypes)
-    mean = regions.net.norm.running_mean.clone()  # type: ignore[union-attr, operator]
-    assert torch.equal(nearest_region(regions.train(), images, prototypes, batch=3), expected)
-    bound = RegionNode.in_image(regions.forward, images, prototypes, model=regions)
-    assert torch.equal(bound.region, expected)
-    assert regions.training
-    assert torch.equal(regions.net.norm.running_mean, mean)  # type: ignore[arg-type]
 
 
 # ── one each ─────────────────────────────────────────────────────────────────────────────────────────
@@ -354,4 +343,4 @@ def test_another_number_of_targets_than_images_is_refused(count: int, model: Net
 
 def test_another_number_of_prototypes_than_images_is_refused(images: Tensor) -> None:
     with pytest.raises(UserError, match="1 prototypes for 4 images"):
-        RegionNode.in_image(Regions().eval(), images, torch.randn(1, 6))
+        RegionNode(Regions().eval(), torch.tensor([2])).check(len(images))

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.figures.overlay import heat
+from dprotonet.inference.nearest import nearest_regions
 from dprotonet.interpretation.algorithm1 import Algorithm1
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import MaskStack
 from dprotonet.interpretation.mdm import MDM
-from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, RegionNode, nearest_region
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, RegionNode
 from dprotonet.interpretation.ranked_masks import SharedDescent, blurred, hottest
 
 IMAGES, HEIGHT, WIDTH, CLASSES, DIMENSION = 3, 16, 20, 4, 5
@@ -149,8 +150,13 @@ def test_equations_12_and_13_the_nearest_region() -> None:
     literal = [argmin_region(vectors[n], PROTOTYPES[n]) for n in range(IMAGES)]
     assert len(set(literal)) > 1
     for batch in (1, 2, 32):
-        found = nearest_region(MODEL.regions, PICTURES, PROTOTYPES, batch=batch, model=MODEL)
-        assert found.tolist() == literal
+        assert found_regions(batch).tolist() == literal
+
+
+def found_regions(batch: int = 32) -> Tensor:
+    """The region of each image that is nearest to its prototype, by the search that networks decide by."""
+    blocks = zip(PICTURES.split(batch), PROTOTYPES.split(batch), strict=True)
+    return torch.cat([nearest_regions(MODEL.regions(x), p).region.diagonal() for x, p in blocks])
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +172,7 @@ def in_image() -> list[list[Tensor]]:
 
 @pytest.mark.parametrize("batch", [1, 7, 32])
 def test_equation_14_a_prototype_in_an_image(batch: int, in_image: list[list[Tensor]]) -> None:
-    node = RegionNode.in_image(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL)
+    node = RegionNode(MODEL.regions, found_regions(), model=MODEL)
     for found, literal in zip(explained(node, batch), in_image, strict=True):
         assert_literal(found, literal)
 
@@ -174,7 +180,7 @@ def test_equation_14_a_prototype_in_an_image(batch: int, in_image: list[list[Ten
 def test_equation_15_a_prototype_in_its_source_keeps_the_prototype_itself(
     in_image: list[list[Tensor]],
 ) -> None:
-    node = RegionNode.in_source(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL)
+    node = RegionNode(MODEL.regions, found_regions(), target=PROTOTYPES, model=MODEL)
     for row, found in enumerate(explained(node)):
         x, p = PICTURES[row], PROTOTYPES[row]
         region = argmin_region(MODEL.regions(x[None])[0], p)
@@ -197,8 +203,8 @@ def test_algorithm_1_a_class_of_any_network() -> None:
 
 def test_relative_to_a_blank_image_a_prototype_in_an_image_and_in_its_source() -> None:
     for node in (
-        RegionNode.in_image(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL),
-        RegionNode.in_source(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL),
+        RegionNode(MODEL.regions, found_regions(), model=MODEL),
+        RegionNode(MODEL.regions, found_regions(), target=PROTOTYPES, model=MODEL),
     ):
         found = explained(node, by=RELATIVE)
         for row, (x, p) in enumerate(zip(PICTURES, PROTOTYPES, strict=True)):
@@ -233,7 +239,7 @@ def test_relative_to_a_blank_image_a_class() -> None:
 
 def test_algorithm_1_returns_four_things() -> None:
     """Lines 17 to 21, number by number: M^b, M^h, the heatmap image and the binary-mask image."""
-    node = RegionNode.in_image(MODEL.regions, PICTURES, PROTOTYPES, model=MODEL)
+    node = RegionNode(MODEL.regions, found_regions(), model=MODEL)
     x0 = torch.randint(0, 256, (3, HEIGHT, WIDTH), generator=torch.Generator().manual_seed(5)).byte()
     for found in explained(node):
         binary, blend = np.asarray(found.binary_image(x0)), np.asarray(found.heatmap_image(x0))

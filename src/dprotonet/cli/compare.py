@@ -5,12 +5,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
 from dprotonet.errors import ComputationError, UserError
+from dprotonet.interpretation.explainers import described
 
 if TYPE_CHECKING:
     from rich.table import Table as Drawn
@@ -22,6 +25,11 @@ if TYPE_CHECKING:
     from dprotonet.metrics.measures import Measure
 
 PLACES = ("DICE", "IOU", "PPV", "sensitivity", "energy", "pointing", "part")
+_METHODS_HELP = (
+    f"Comma between methods: {described()}; mdm:PRESET; mdm-prototype[:PRESET] (prototype networks, at the "
+    "prototype that counts most); file:FOLDER (maps of your own, NAME.npy for every image). Random, centre "
+    "and fake are added as controls."
+)
 _ROOMY = 130  # columns of a terminal in which intervals have room
 
 
@@ -35,10 +43,7 @@ class CompareArguments:
     stop."""
     data: AnyImages = None
     split: Split = "test"
-    methods: str = "mdm,gradcam,gradcam++,scorecam,ablationcam"
-    """Comma between methods: mdm, mdm:PRESET, gradcam, gradcam++, scorecam, ablationcam, rise, for prototype
-    networks mdm-prototype[:PRESET] (at the prototype that counts most) and similarity, file:FOLDER (maps of
-    your own, NAME.npy for every image). Random, centre and fake are added as controls."""
+    methods: Annotated[str, tyro.conf.arg(help=_METHODS_HELP)] = "mdm,gradcam,gradcam++,scorecam,ablationcam"
     limit: int | None = None
     """So many images, drawn from the split; always the same ones (default: all)."""
     mosaic: bool = False

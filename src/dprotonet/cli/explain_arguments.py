@@ -9,7 +9,7 @@ import tyro
 
 from dprotonet.errors import UserError
 
-Preset = Literal["fast", "best", "paper", "sampled"]
+PresetName = Literal["fast", "best", "paper", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class ExplainArguments:
     """Folder for the results, one subfolder per image."""
     top: int = 3
     """Number of prototypes to explain per image; the contributions of the others are summed."""
-    preset: Preset | None = None
+    preset: PresetName | None = None
     """Preset of the decoder (default: that of the run's recipe, which is fast unless the recipe is paper; for
     an .onnx file sampled, which needs no gradients). paper is the paper's own and slow."""
     iterations: int | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dprotonet.cli.explain_arguments import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import PresetName, chosen_preset
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, Device, Json, RunFolderPath, SameClasses, Split, data_of
@@ -32,7 +32,7 @@ class QualityArguments:
     """Measures to skip, because they need additional maps: noise, far, purity, separated by commas."""
     noise: float = 0.2
     """Standard deviation of the noise, on normalised images."""
-    preset: Preset = "fast"
+    preset: PresetName = "fast"
     """Preset of the decoder."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from dprotonet.cli.explain_arguments import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import PresetName, chosen_preset
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 
@@ -39,7 +39,7 @@ class ReportArguments:
     heatmaps: Literal["stored", "shown", "all"] = "shown"
     """Which heatmaps to use: only stored ones, also those of the explained images, or also those of all
     prototypes (some seconds each, once per run)."""
-    preset: Preset = "fast"
+    preset: PresetName = "fast"
     """Preset of the decoder; fast whatever the run's recipe is, because a page has many maps and the paper's
     decoder takes minutes for each. The page says which was used."""
     iterations: int | None = None

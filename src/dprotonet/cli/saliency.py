@@ -5,20 +5,25 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dprotonet.cli.explain_arguments import Preset, chosen_preset
+from dprotonet.cli.explain_arguments import PresetName, chosen_preset
 from dprotonet.cli.images import check_out, complain_if_none, readable
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
+from dprotonet.interpretation.explainers import EXPLAINERS, described
 
 if TYPE_CHECKING:
     from dprotonet.experiment.explaining.saliency import Saliency
     from dprotonet.experiment.trained.classifier import Classifier
 
-Method = Literal["mdm", "gradcam", "gradcam++", "scorecam", "ablationcam", "rise", "similarity"]
+if TYPE_CHECKING:
+    Method = str
+else:
+    Method = tyro.extras.literal_type_from_choices(EXPLAINERS)
+
 _ON_A_SHEET = 24  # images
 
 
@@ -32,9 +37,8 @@ class SaliencyArguments:
     """Folder for the results, a subfolder for every image and one sheet of all."""
     model: str | None = None
     """timm:NAME[:WEIGHTS], where WEIGHTS is imagenet (default), packaged, none or a file; or a run folder."""
-    method: Method = "mdm"
-    """The decoder, or one of its rivals; similarity is for runs only."""
-    preset: Preset = "fast"
+    method: Annotated[Method, tyro.conf.arg(help=f"By what: {described()}.")] = "mdm"
+    preset: PresetName = "fast"
     """How mdm learns its masks; sampled needs no gradients, paper is the paper's own and slow."""
     iterations: int | None = None
     """Steps of mdm (default: the preset's)."""

@@ -23,6 +23,8 @@ class Nearest(NamedTuple):
 def nearest_regions(regions: Tensor, prototypes: Tensor) -> Nearest:
     """min_k ||z_k - p_j||² of Eqs. (1), (5) and (6); regions (B, R, D), prototypes (P, D).
 
+    Where it is, `region`, is argmin_k of Eqs. (12) and (13): the region in which an image, or the source of a
+    prototype, has the prototype, and which the decoder keeps active.
     Values and gradients are those of the literal formula. Always in float32 or wider, also under autocast:
     half precision would confuse near neighbours.
     """

@@ -1,6 +1,7 @@
 """What every explainer gives: a frozen explanation of each image, with all that is known of how it was made.
 
-What is explained, the nodes say; `borrowed` hands the network back as it was.
+How it is asked for, `explainer` says; what is explained, the nodes say; `borrowed` hands the network back as
+it was.
 """
 
 import base64
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from torch import Tensor
 
 from dprotonet.figures import binary_image, heatmap_blend, masked_image, overlay, picture
 from dprotonet.files import whole, write_text
-from dprotonet.interpretation.nodes import Node
 from dprotonet.ops import upsample
 
 logger = logging.getLogger(__name__)
@@ -197,12 +197,6 @@ class Explanation:
     def __repr__(self) -> str:
         height, width = self.heatmap.shape
         return f"Explanation({self.node}, {height}×{width}, {self.passes.forward} forward passes)"
-
-
-class Explainer(Protocol):
-    """Images (N, C, H, W) and a node to one explanation an image."""
-
-    def explain(self, images: Tensor, node: Node) -> list[Explanation]: ...
 
 
 def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:

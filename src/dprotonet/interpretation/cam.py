@@ -4,8 +4,9 @@ Their layer need not be named: the deepest one that still has places is found wh
 transformer's tokens are laid out as a map. The package is an extra, `pip install dprotonet[cam]`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
@@ -16,15 +17,15 @@ from torch import Tensor, nn
 
 from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
+from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.borrowed import borrowed, differentiable
+from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
 from dprotonet.interpretation.first_guess import deepest
 from dprotonet.interpretation.layout import Layout
-from dprotonet.interpretation.masking_task import MaskingTask, check_images
-from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, class_scores, precision
-from dprotonet.ops import unit_range
+from dprotonet.interpretation.masking_task import MaskingTask
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode, class_scores, precision
 
-METHODS = {
+CAM_CLASSES = {  # what the package calls them
     "gradcam": "GradCAM",
     "gradcam++": "GradCAMPlusPlus",
     "scorecam": "ScoreCAM",
@@ -32,7 +33,7 @@ METHODS = {
 }
 
 
-class CAM:
+class CAM(Explainer):
     """Explains the class of a network by one of the four; `layer` None finds the deepest feature map.
 
     `stem` is a module of the network in front of that layer. Ablation-CAM shows it one image hundreds of
@@ -48,54 +49,54 @@ class CAM:
         *,
         layer: nn.Module | None = None,
         stem: nn.Module | None = None,
+        classes: Sequence[str] = (),
         batch: int = 32,
     ) -> None:
-        if method not in METHODS:
-            raise UserError(f"unknown method '{method}'; known: {', '.join(METHODS)}")
-        self.model, self.method, self.layer, self.batch = model, method, layer, batch
-        self.stem = stem if method == "ablationcam" else None
-
-    def explain(self, images: Tensor, node: Node | None = None) -> list[Explanation]:
-        check_images(images, self.batch)
-        if precision(self.model) not in (torch.float32, torch.float64):
-            raise UserError(f"{self.method} needs a model in float32, not {precision(self.model)}")
-        with borrowed(self.model), _unaltered(self.model), differentiable():
-            labels = self._labels(images, node)
-            module, layout = self._target_layer(images, labels)
-            with _computed_once(self._stem_before(module)):
-                maps, forward = self._maps(images, labels, module, layout)
-        heat = unit_range(maps)
-        warn_of_empty(heat, lambda row: f"logit of class {int(labels[row])}")
-        return [
-            Explanation(
-                heatmap=heat[row],
-                raw=maps[row],
-                masks={},
-                loss=(),
-                passes=Passes(forward + (node is None), int(self.method.startswith("gradcam"))),
-                node=f"logit of class {int(labels[row])}",
-                image=images[row],
-                facts={"preset": self.method},
+        if method not in CAM_CLASSES:
+            raise UserError(f"unknown method '{method}'; known: {', '.join(CAM_CLASSES)}")
+        if not isinstance(model, nn.Module):
+            raise UserError(
+                f"{method} needs a module, whose layers it can watch, and {type(model).__name__} is none; "
+                "MDM and Rise explain functions too"
             )
-            for row in range(len(images))
-        ]
+        self.method, self.layer = method, layer
+        super().__init__(model, classes=classes, batch=batch)
+        self.network, self.stem = model, stem if method == "ablationcam" else None
 
-    def _labels(self, images: Tensor, node: Node | None) -> Tensor:
-        node = node if node is not None else ClassNode.predicted(self.model, images, batch=self.batch)
-        if not isinstance(node, ClassNode):
-            raise UserError(f"{self.method} explains classes only; use MDM for other nodes")
-        node.check(len(images))
-        return node.labels
+    @property
+    def title(self) -> str:
+        return self.method
 
-    def _target_layer(self, images: Tensor, labels: Tensor) -> tuple[nn.Module, Layout | None]:
+    def explained(self, question: Question) -> list[Explanation]:
+        if precision(self.network) not in (torch.float32, torch.float64):
+            raise UserError(f"{self.method} needs a model in float32, not {precision(self.network)}")
+        node = self._watched(question.node)
+        with borrowed(self.network), _unaltered(self.network), differentiable():
+            module, layout = self._target_layer(question.images, node)
+            with _computed_once(self._stem_before(module)):
+                maps, forward = self._maps(question, node, module, layout)
+        passes = Passes(forward + question.before, int(self.method.startswith("gradcam")))
+        asked = replace(question, node=node)
+        return maps_explained(asked, maps, passes=passes, facts={"preset": self.method})
+
+    def _watched(self, node: Node) -> ClassNode | TargetNode:
+        """A class at its logit, whatever its node would watch; or what a target makes of the output."""
+        if isinstance(node, ClassNode):
+            return ClassNode(self.network, node.labels, probability=False)
+        if not isinstance(node, TargetNode):
+            raise UserError(
+                f"{self.method} explains classes only; use MDM for other nodes, or give targets of the output"
+            )
+        return node
+
+    def _target_layer(self, images: Tensor, node: ClassNode | TargetNode) -> tuple[nn.Module, Layout | None]:
         if self.layer is not None:
             return self.layer, None
-        node = ClassNode(self.model, labels[:1], probability=False)
 
-        def logit(seen: Tensor) -> Tensor:
-            return node.logit(seen, torch.zeros(len(seen), dtype=torch.long, device=seen.device))
+        def watched(seen: Tensor) -> Tensor:
+            return node(seen, torch.zeros(len(seen), dtype=torch.long, device=seen.device)).squeeze(1)
 
-        task = MaskingTask(images[:1], CallableNode(logit, model=self.model), batch=1)
+        task = MaskingTask(images[:1], CallableNode(watched, model=self.network), batch=1)
         # CAMs take what is large for what is there, so a map after a ReLU suits them, where there is one.
         (found,) = deepest(task, task.images, task.rows, rectified=True, features=True)
         if found is None:
@@ -110,23 +111,27 @@ class CAM:
         return None if holds else self.stem
 
     def _maps(
-        self, images: Tensor, labels: Tensor, module: nn.Module, layout: Layout | None
+        self,
+        question: Question,
+        node: ClassNode | TargetNode,
+        module: nn.Module,
+        layout: Layout | None,
     ) -> tuple[Tensor, int]:
         """Maps (N, H, W) and the forward passes per image."""
         package = _package()
         turned = layout is not None and layout.kind != "first"
-        classifier = _Classifier(self.model)
-        cam = _silent(METHODS[self.method])(
+        classifier = _Classifier(self.network)
+        cam = _silent(CAM_CLASSES[self.method])(
             model=classifier,
             target_layers=[module],
             reshape_transform=layout.channels_first if layout is not None and turned else None,
         )
-        cam.batch_size = self.batch
+        cam.batch_size = question.batch
         if self.method == "ablationcam":  # whose default is one layer shared by all, with the last map in it
             layers = package.ablation_layer
             cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
-        images = images.to(precision(self.model))
-        maps = [_one(cam, images[row : row + 1], int(labels[row])) for row in range(len(images))]
+        images = question.images.to(precision(self.network))
+        maps = [_one(cam, images[row : row + 1], _target(node, row)) for row in range(len(images))]
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
 
 
@@ -216,15 +221,24 @@ def _without_bars(function: FunctionType) -> Callable[..., Any]:
     )
 
 
-def _one(cam: Any, image: Tensor, label: int) -> np.ndarray:
+def _target(node: ClassNode | TargetNode, row: int) -> Callable[[Tensor], Tensor]:
+    """What grad-cam should watch of an output row for one image."""
+    if isinstance(node, TargetNode):
+        return lambda scores: node.value(row, scores)
+    label = int(node.labels[row])
+
     def logit(scores: Tensor) -> Tensor:
         if not 0 <= label < len(scores):
             raise UserError(f"there is no class {label}; the model has classes 0 to {len(scores) - 1}")
         return scores[label]
 
+    return logit
+
+
+def _one(cam: Any, image: Tensor, target: Callable[[Tensor], Tensor]) -> np.ndarray:
     # The parameters are borrowed without gradients, so the image has to carry the graph.
     leaf = image.detach().clone().requires_grad_(True)
-    maps: np.ndarray = cam(input_tensor=leaf, targets=[logit])
+    maps: np.ndarray = cam(input_tensor=leaf, targets=[target])
     return maps
 
 

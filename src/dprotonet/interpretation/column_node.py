@@ -1,6 +1,6 @@
 """A detection node for functions that answer many questions at once, such as an exported model.
 
-Such a function gives a row of numbers an image; every explained row watches one of them. Where one image is
+Such a function gives a row of numbers per image; every explained row watches one of them. Where one image is
 explained in several respects its maskings are the same for all of them, and are asked once.
 """
 
@@ -31,7 +31,7 @@ class ColumnNode:
 
     def check(self, count: int) -> None:
         if len(self.columns) != count or len(self.names) != count:
-            raise UserError(f"{len(self.columns)} columns for {count} images; give exactly one an image")
+            raise UserError(f"{len(self.columns)} columns for {count} images; give exactly one per image")
 
     def target(self, rows: Tensor) -> Tensor | None:
         """What the image itself activates."""

@@ -73,7 +73,7 @@ class MaskingTask:
         return self._finite(self._asked(lambda seen: self.node(seen, rows), images).float(), rows)
 
     def direction(self, images: Tensor, rows: Tensor) -> Tensor:
-        """One number an image (B,) that grows with the node."""
+        """One number per image (B,) that grows with the node."""
         values = self._asked(lambda seen: self.node.direction(seen, rows), images)
         return self._finite(values.float().unsqueeze(1), rows).squeeze(1)
 

@@ -13,7 +13,7 @@ from dprotonet.ops import upsample
 
 
 class MaskStack:
-    """Mask vectors d_i (N, s, s), one of each size an image."""
+    """Mask vectors d_i (N, s, s), one of each size per image."""
 
     def __init__(self, vectors: Mapping[int, Tensor]) -> None:
         self.vectors = {

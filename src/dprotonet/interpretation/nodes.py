@@ -18,6 +18,7 @@ from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.layout import layout_of
 
 Forward = Callable[[Tensor], Tensor]
+Model = nn.Module | Callable[[Tensor], Any]  # images to logits (B, C), or to what holds them
 Similarity = Callable[[Tensor, Tensor], Tensor]  # vectors (B, R, D), prototypes (P, D) to (B, R, P)
 
 
@@ -39,7 +40,7 @@ class Node(Protocol):
         ...
 
     def direction(self, images: Tensor, rows: Tensor) -> Tensor:
-        """One number an image (B,) that grows with the node, for a first guess by its gradient."""
+        """One number per image (B,) that grows with the node, for a first guess by its gradient."""
         ...
 
     def name(self, row: int) -> str: ...
@@ -65,18 +66,21 @@ class _OwnActivation(ABC):
 
 
 class ClassNode(_OwnActivation):
-    """The probability (or logit) of one class an image."""
+    """The probability (or logit) of one class per image; `model`, module or function: images to logits."""
 
-    def __init__(self, model: nn.Module, labels: Sequence[int] | Tensor, *, probability: bool = True) -> None:
-        self.model: nn.Module | None = model
-        self.labels = torch.as_tensor(labels, dtype=torch.long).reshape(-1).cpu()
+    def __init__(self, model: Model, labels: Sequence[int] | Tensor, *, probability: bool = True) -> None:
+        self.classifier, self.model = model, module_of(model)
+        given = torch.as_tensor(labels).reshape(-1).cpu()
+        if len(given) and (given.is_floating_point() or given.dtype == torch.bool):
+            raise UserError(f"classes are whole numbers, not {given.tolist()}")
+        self.labels = given.long()
         self.probability = probability
 
     @classmethod
-    def predicted(cls, model: nn.Module, images: Tensor, *, batch: int = 32) -> "ClassNode":
+    def predicted(cls, model: Model, images: Tensor, *, batch: int = 32) -> "ClassNode":
         """The class that the model gives each image."""
-        blocks = images.to(precision(model)).split(batch)
-        with borrowed(model), torch.no_grad():
+        blocks = images.to(precision(module_of(model))).split(batch)
+        with borrowed(module_of(model)), torch.no_grad():
             labels = [class_scores(model, block).argmax(dim=1).cpu() for block in blocks]
         return cls(model, torch.cat(labels))
 
@@ -93,7 +97,7 @@ class ClassNode(_OwnActivation):
 
     def direction(self, images: Tensor, rows: Tensor) -> Tensor:
         """What the network offers for it by `agreement(images, label)`, (B,); or else the logit."""
-        agreement = getattr(self.model, "agreement", None)
+        agreement = getattr(self.classifier, "agreement", None)
         if callable(agreement):
             offered: Tensor = agreement(images, self.labels.to(rows.device)[rows])
             return offered
@@ -105,8 +109,7 @@ class ClassNode(_OwnActivation):
         return self._scores(images, rows).gather(1, chosen).squeeze(1)
 
     def _scores(self, images: Tensor, rows: Tensor) -> Tensor:
-        assert self.model is not None
-        scores, labels = class_scores(self.model, images).float(), self.labels[rows.cpu()]
+        scores, labels = class_scores(self.classifier, images).float(), self.labels[rows.cpu()]
         wrong = [int(label) for label in labels if not 0 <= int(label) < scores.shape[1]]
         if wrong:
             raise UserError(f"there is no class {wrong[0]}; the model has classes 0 to {scores.shape[1] - 1}")
@@ -114,10 +117,10 @@ class ClassNode(_OwnActivation):
 
 
 class TargetNode(_OwnActivation):
-    """pytorch-grad-cam's target objects, one an image: callables from a model's output row to a number."""
+    """pytorch-grad-cam's target objects, one per image: callables from a model's output row to a number."""
 
-    def __init__(self, model: nn.Module, targets: Sequence[Callable[[Any], Tensor]]) -> None:
-        self.model: nn.Module | None = model
+    def __init__(self, model: Model, targets: Sequence[Callable[[Any], Tensor]]) -> None:
+        self.classifier, self.model = model, module_of(model)
         self.targets = list(targets)
 
     def name(self, row: int) -> str:
@@ -127,17 +130,17 @@ class TargetNode(_OwnActivation):
         _one_each("target", len(self.targets), count)
 
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
-        assert self.model is not None
-        outputs = self.model(images)
+        outputs = self.classifier(images)
         outputs = getattr(outputs, "logits", outputs)
         if not isinstance(outputs, Tensor | list | tuple) or len(outputs) != len(images):
             raise UserError(
-                f"the model gave {type(outputs).__name__} for {len(images)} images, not one output an image"
+                f"the model gave {type(outputs).__name__} for {len(images)} images, not one output per image"
             )
         pairs = zip(rows.tolist(), outputs, strict=True)
-        return torch.stack([self._value(row, output) for row, output in pairs]).unsqueeze(1)
+        return torch.stack([self.value(row, output) for row, output in pairs]).unsqueeze(1)
 
-    def _value(self, row: int, output: Any) -> Tensor:
+    def value(self, row: int, output: Any) -> Tensor:
+        """The number () that the target of an explained image makes of an output."""
         value = torch.as_tensor(self.targets[row](output)).float()
         if value.numel() != 1:
             raise UserError(f"{self.name(row)} gave {tuple(value.shape)}; a target must give one number")
@@ -236,9 +239,10 @@ class ModuleNode(_OwnActivation):
 class RegionNode:
     """The region vector z_j of each image that its prototype was found in; j stays as the image is masked.
 
-    Eq. (12): j_x = argmin_j ||z_j(x) - p||, for a prototype in an input image; what is kept is z_j(x),
-    Eq. (14). Eq. (13): the same j for the prototype's source image; what is kept is p itself, Eq. (15).
-    `maps`: images to (B, R, h, w), where each region lies; only for regions that follow the image.
+    `regions`: images to (B, R, D); `region` (N,): the j of each image, which the network's own search found.
+    Kept is z_j(x) itself for a prototype in an input image, Eq. (14), or `target` (N, D), the prototype p,
+    for one in its source, Eq. (15). `maps`: images to (B, R, h, w), where each region lies; only for regions
+    that follow the image.
     """
 
     def __init__(
@@ -254,18 +258,6 @@ class RegionNode:
         self.model = _owner(regions, model)
         self.regions, self.region, self._target, self._names = regions, region, target, list(names)
         self.maps = maps
-
-    @classmethod
-    def in_image(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
-        """A prototype (N, D) in each input image, Eqs. (12) and (14); `regions`: images to (B, R, D)."""
-        region = nearest_region(regions, images, prototypes, model=settings.get("model"))
-        return cls(regions, region, **settings)
-
-    @classmethod
-    def in_source(cls, regions: Forward, images: Tensor, prototypes: Tensor, **settings: Any) -> "RegionNode":
-        """A prototype (N, D) in its own source image, Eqs. (13) and (15)."""
-        region = nearest_region(regions, images, prototypes, model=settings.get("model"))
-        return cls(regions, region, target=prototypes.detach(), **settings)
 
     def name(self, row: int) -> str:
         return self._names[row] if self._names else f"region {int(self.region[row])}"
@@ -295,7 +287,7 @@ class RegionNode:
 
 
 class PrototypeNode(_OwnActivation):
-    """The score of one prototype an image, by its number: its greatest similarity to a region, as in Eq. (2).
+    """The score of one prototype per image, by number: its greatest similarity to a region, as in Eq. (2).
 
     `similarity`: region vectors (B, R, D) and prototypes (P, D) to (B, R, P).
     """
@@ -344,24 +336,7 @@ class PrototypeNode(_OwnActivation):
             yield *pair, self.similarity(*pair)
 
 
-@torch.no_grad()
-def nearest_region(
-    regions: Forward, images: Tensor, prototypes: Tensor, *, batch: int = 32, model: nn.Module | None = None
-) -> Tensor:
-    """Eqs. (12) and (13): the region (N,) of each image nearest to its prototype (N, D)."""
-    _one_each("prototype", len(prototypes), len(images))
-    model = _owner(regions, model)
-    images = images if model is None else images.to(precision(model))
-    blocks = zip(images.split(batch), prototypes.split(batch), strict=True)
-    with borrowed(model):
-        found = [
-            (regions(block).float() - wanted.unsqueeze(1)).square().sum(dim=-1).argmin(dim=1)
-            for block, wanted in blocks
-        ]
-    return torch.cat(found)
-
-
-def class_scores(model: nn.Module, images: Tensor) -> Tensor:
+def class_scores(model: Model, images: Tensor) -> Tensor:
     """Logits (B, C) of a classifier, also of one that wraps them (`.logits`, a tuple)."""
     outputs = model(images)
     outputs = getattr(outputs, "logits", outputs)
@@ -370,7 +345,7 @@ def class_scores(model: nn.Module, images: Tensor) -> Tensor:
         kind = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
         raise UserError(
             f"the model gave {kind} for {len(images)} images, not logits (B, C); "
-            "explain a module or a callable of your own instead"
+            "explain a module inside it or a function of your own instead: pass it as the target"
         )
     return outputs
 
@@ -381,10 +356,15 @@ def precision(model: nn.Module | None) -> torch.dtype:
     return next((item.dtype for item in held if item.is_floating_point()), torch.float32)
 
 
+def module_of(model: Model | None) -> nn.Module | None:
+    """The model if it is a module, which has to be borrowed; a function is only called."""
+    return model if isinstance(model, nn.Module) else None
+
+
 def _owner(function: Forward, model: nn.Module | None) -> nn.Module | None:
     return function if model is None and isinstance(function, nn.Module) else model
 
 
 def _one_each(what: str, given: int, images: int) -> None:
     if given != images:
-        raise UserError(f"{given} {what}s for {images} images; give exactly one {what} an image")
+        raise UserError(f"{given} {what}s for {images} images; give exactly one {what} per image")

@@ -4,7 +4,7 @@ The map of a class is the sum of the maps of all prototypes that speak for it, e
 The network is reached through callables and tensors only.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -25,19 +25,27 @@ class OccurrenceMaps(PrototypeMaps):
 
     name = "occurrence"
 
-    def __init__(self, model: nn.Module, *, occurring: Occurring, weight: Tensor, batch: int = 32) -> None:
-        super().__init__(model, weight=weight, batch=batch)
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        occurring: Occurring,
+        weight: Tensor,
+        classes: Sequence[str] = (),
+        batch: int = 32,
+    ) -> None:
+        super().__init__(model, weight=weight, classes=classes, batch=batch)
         self.occurring = occurring
 
     def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:
-        maps, _ = self.occurring(images.to(precision(self.model)))
+        maps, _ = self.occurring(images.to(precision(self.network)))
         rows = maps.expand(len(numbers), *maps.shape[1:])
         chosen = rows[torch.arange(len(numbers), device=maps.device), numbers.to(maps.device)]
         return upsample(chosen.float(), (images.shape[-2], images.shape[-1]))
 
-    def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
-        blocks = images.to(precision(self.model)).split(self.batch)
-        for block, wanted in zip(blocks, weights.split(self.batch), strict=True):
+    def _maps(self, images: Tensor, weights: Tensor, batch: int) -> Iterator[Tensor]:
+        blocks = images.to(precision(self.network)).split(batch)
+        for block, wanted in zip(blocks, weights.split(batch), strict=True):
             maps, scores = self.occurring(block)
             said = wanted.to(maps.device) * scores.float().clamp_min(0)
             summed = torch.einsum("bp,bphw->bhw", said, maps.float())

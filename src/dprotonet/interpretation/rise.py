@@ -6,26 +6,27 @@ forward pass for every mask and image. The noise of the map falls with the root 
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.base import Explanation, warn_of_empty
+from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.borrowed import borrowed
+from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
 from dprotonet.interpretation.kept_activation import KeptActivation
-from dprotonet.interpretation.masking_task import MaskingTask, check_images
+from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import windows
-from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node
+from dprotonet.interpretation.nodes import Model
 from dprotonet.ops import unit_range, upsample
 
 _BLOCK_ELEMENTS = 4_000_000  # of the masks that exist at a time: 16 MB
 _ROUNDING = 1e-6  # scores that differ less, relative to their size, differ by rounding only
 
 
-class Rise:
+class Rise(Explainer):
     """Explains any node by `samples` forward passes per image, and none backward.
 
     `grid` × `grid` cells are shown with probability `keep` each. The paper takes 4,000 masks (VGG16) or 8,000
@@ -34,45 +35,34 @@ class Rise:
 
     def __init__(
         self,
-        model: nn.Module | None = None,
+        model: Model | None = None,
         *,
         samples: int = 1000,
         grid: int = 8,
         keep: float = 0.5,
         seed: int = 0,
+        classes: Sequence[str] = (),
         batch: int = 32,
     ) -> None:
+        super().__init__(model, classes=classes, batch=batch)
         if samples < 1 or grid < 2 or not 0 < keep < 1:
             raise UserError(
                 f"RISE with {samples} samples, grid {grid}, keep {keep}: "
                 "samples >= 1, grid >= 2 and 0 < keep < 1 are possible"
             )
-        self.model, self.batch = model, batch
         self.samples, self.grid, self.keep, self.seed = samples, grid, keep, seed
 
-    def explain(
-        self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None = None
-    ) -> list[Explanation]:
-        """One explanation an image; `node` None watches the probability of the predicted class."""
-        check_images(images, self.batch)
-        task = MaskingTask(images, self._watched(images, node), batch=self.batch, before=int(node is None))
+    @property
+    def probability(self) -> bool:
+        return True
+
+    def explained(self, question: Question) -> list[Explanation]:
+        task = question.task()
         with borrowed(task.node.model), torch.inference_mode(False), torch.no_grad():
             raw, steady = self._raw(task)
             heatmaps = unit_range(raw).where(~steady[:, None, None], 0.0)
-        warn_of_empty(heatmaps, task.node.name)
-        return [
-            Explanation(
-                heatmap=heatmaps[row],
-                raw=raw[row],
-                masks={},
-                loss=(),
-                passes=task.passes,
-                node=task.node.name(row),
-                image=task.images[row],
-                facts={"preset": "rise", "settings": self._settings()},
-            )
-            for row in range(task.count)
-        ]
+        facts = {"preset": "rise", "settings": self._settings()}
+        return maps_explained(question, raw, passes=task.passes, facts=facts, heatmaps=heatmaps)
 
     def _raw(self, task: MaskingTask) -> tuple[Tensor, Tensor]:
         """Σ score · mask / (samples · keep), (N, H, W), and which images are alike under all masks, (N,)."""
@@ -86,13 +76,6 @@ class Rise:
         raw = (total / (self.samples * self.keep)).float().unflatten(1, task.size)
         return raw.to(task.images.device), _steady(torch.cat(scores))
 
-    def _watched(self, images: Tensor, node: Node | Callable[[Tensor], Tensor] | None) -> Node:
-        if node is not None:
-            return node if isinstance(node, Node) else CallableNode(node, model=self.model)
-        if self.model is None:
-            raise UserError("this Rise has no model; give it one, or pass explain() a node")
-        return ClassNode.predicted(self.model, images, batch=self.batch)
-
     def _settings(self) -> dict[str, int | float]:
         return {"samples": self.samples, "grid": self.grid, "keep": self.keep, "seed": self.seed}
 
@@ -101,14 +84,14 @@ class _Score:
     """A number as it is; a vector as the share of it that is kept, for two passes more."""
 
     def __init__(self, task: MaskingTask) -> None:
-        self._problem = task
+        self._task = task
 
     @cached_property
-    def _share(self) -> KeptActivation:
-        return KeptActivation.of(self._problem)
+    def _kept(self) -> KeptActivation:
+        return KeptActivation.of(self._task)
 
     def __call__(self, activation: Tensor, rows: Tensor) -> Tensor:
-        return activation.squeeze(1) if activation.shape[1] == 1 else self._share(activation, rows)
+        return activation.squeeze(1) if activation.shape[1] == 1 else self._kept(activation, rows)
 
 
 def random_masks(count: int, size: tuple[int, int], *, grid: int, keep: float, seed: int) -> Iterator[Tensor]:

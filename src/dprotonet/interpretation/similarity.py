@@ -6,7 +6,7 @@ is masked, so nothing is proved: such a map says where vectors are, not what the
 The network is reached through callables and tensors only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -38,21 +38,22 @@ class SimilarityMaps(PrototypeMaps):
         similarity: Similarity,
         prototypes: Tensor,
         weight: Tensor,
+        classes: Sequence[str] = (),
         batch: int = 32,
     ) -> None:
         _check(footprint, prototypes, weight)
-        super().__init__(model, weight=weight, batch=batch)
+        super().__init__(model, weight=weight, classes=classes, batch=batch)
         self.regions, self.similarity = regions, similarity
         self.footprint, self.prototypes = footprint.detach().float(), prototypes.detach().float()
 
     def prototype(self, numbers: list[int] | Tensor) -> PrototypeNode:
-        """The node of one prototype an image, by number."""
-        return PrototypeNode(self.regions, self.similarity, self.prototypes, numbers, model=self.model)
+        """The node of one prototype per image, by number."""
+        return PrototypeNode(self.regions, self.similarity, self.prototypes, numbers, model=self.network)
 
-    def _maps(self, images: Tensor, weights: Tensor) -> Iterator[Tensor]:
+    def _maps(self, images: Tensor, weights: Tensor, batch: int) -> Iterator[Tensor]:
         size = (images.shape[-2], images.shape[-1])
-        blocks = images.to(precision(self.model)).split(self.batch)
-        for block, wanted in zip(blocks, weights.split(self.batch), strict=True):
+        blocks = images.to(precision(self.network)).split(batch)
+        for block, wanted in zip(blocks, weights.split(batch), strict=True):
             vectors = self.regions(block).float()
             if vectors.ndim != 3 or vectors.shape[1] != len(self.footprint):
                 raise UserError(
@@ -64,7 +65,7 @@ class SimilarityMaps(PrototypeMaps):
                 yield _enlarged(_places(evidence, self.footprint.to(vectors.device)), size)
 
     def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:
-        vectors = self.regions(images.to(precision(self.model))).float()
+        vectors = self.regions(images.to(precision(self.network))).float()
         wanted = self.prototypes.to(vectors.device)[numbers.to(vectors.device)].unsqueeze(1)  # (M, 1, D)
         rows = vectors.expand(len(wanted), *vectors.shape[1:])
         with torch.autocast(vectors.device.type, enabled=False):

@@ -57,8 +57,14 @@ def described_data(data: str) -> str:
     return f"{kind}, {path}" if path else kind
 
 
+def _network(model: Model) -> str:
+    """As people call it; a network that nobody has named here by its own word."""
+    word = model.config.network.network
+    return NETWORKS.get(word, word)
+
+
 def _lead(model: Model) -> str:
-    kind, classes = NETWORKS[model.config.network.network], len(model.classes)
+    kind, classes = _network(model), len(model.classes)
     if not model.prototypes:
         return (
             f"This model is a {kind}: it tells {classes} classes of images apart, "
@@ -75,7 +81,7 @@ def _facts(model: Model) -> tuple[Fact, ...]:
     spec = BackboneSpec.parse(config.network.backbone)
     channels = "colour" if config.network.channels == 3 else "grey"
     said = {
-        "Network": NETWORKS[config.network.network],
+        "Network": _network(model),
         "Backbone": f"{spec.name}, {_weights(spec.weights)}",
         "Training": _training(model),
         "Trained on": described_data(config.data.data),

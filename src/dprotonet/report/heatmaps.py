@@ -1,11 +1,12 @@
 """The heatmaps of a report: kept ones are read, the others made as far as it was wished."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from dprotonet.experiment.explaining.explain import ExplainProgress, explained_rows
+from dprotonet.experiment.explaining.progress import StepCounter
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.model import Model
 from dprotonet.interpretation.masking_task import Step
@@ -49,6 +50,9 @@ class Heatmaps:
     def _advance(self, now: ExplainProgress) -> None:
         self.on_progress(f"explaining {now.what}", now.done, now.total)
 
+    def _advance_all(self, done: int, total: int, _: Step) -> None:
+        self.on_progress("explaining all prototypes", done, total)
+
     def _sources(self, known: Mapping[int, Tensor]) -> dict[int, Tensor]:
         """Of all prototypes but the known: those that are kept, and the others too if all are wished."""
         maps = SourceMaps(self.model, MDM(preset=self.wishes.preset))
@@ -56,23 +60,6 @@ class Heatmaps:
         found = maps.stored(wanted)
         if self.wishes.heatmaps == "all":
             lacking = [number for number in wanted if number not in found]
-            found |= maps.made(lacking, observer=_Counter(len(lacking), self.on_progress).observer)
+            counter = StepCounter(len(lacking))
+            found |= maps.made(lacking, observer=lambda some: counter.next(len(some), self._advance_all))
         return {number: item.heatmap.cpu() for number, item in found.items()}
-
-
-class _Counter:
-    """Counts maps over several calls of the decoder."""
-
-    def __init__(self, total: int, on_progress: NamedProgress) -> None:
-        self.total, self.on_progress, self.begun = total, on_progress, 0
-
-    def observer(self, count: int) -> Callable[[Step], None]:
-        """Who watches the steps of the next `count` maps."""
-        before = self.begun
-        self.begun += count
-
-        def watch(step: Step) -> None:
-            done = before * step.total + count * step.number
-            self.on_progress("explaining all prototypes", done, self.total * step.total)
-
-        return watch

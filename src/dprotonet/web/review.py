@@ -30,6 +30,10 @@ async def run(service: Served) -> schemas.RunFacts:
         sources=service.model.has_sources,
         image_size=service.model.config.data.image_size,
         methods=list(service.methods),
+        explainers={
+            name: schemas.ExplainerFacts(label=entry.shown, cost=entry.cost)
+            for name, entry in service.methods.items()
+        },
         decoder=decoder_said(service.model, service.settings.preset),
         heat=list(HEAT),
         limits=schemas.LimitFacts(megabytes=limits.megabytes, megapixels=limits.megapixels),

@@ -28,6 +28,11 @@ class LimitFacts(BaseModel):
     megapixels: float
 
 
+class ExplainerFacts(BaseModel):
+    label: str = Field(description="what people call it")
+    cost: str = Field(description="forward passes per image, in words")
+
+
 class RunFacts(BaseModel):
     """What is served."""
 
@@ -38,6 +43,7 @@ class RunFacts(BaseModel):
     sources: bool = Field(description="false where the training images of prototypes are unknown: no places")
     image_size: int
     methods: list[str] = Field(description="for maps of a class, those that are installed")
+    explainers: dict[str, ExplainerFacts] = Field(description="more about each of the methods")
     decoder: str = Field(description="which decoder makes heatmaps, and whether the run's recipe has another")
     heat: list[str] = Field(description="colours of heatmaps, from ignored to decisive")
     limits: LimitFacts

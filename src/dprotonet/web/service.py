@@ -16,8 +16,9 @@ from torch import Tensor
 
 from dprotonet.data.upload import UploadLimits, read_upload
 from dprotonet.errors import ComputationError, UserError
+from dprotonet.experiment.explaining.explainers import available_explainers
 from dprotonet.experiment.explaining.pictures import place_picture, source_image
-from dprotonet.experiment.explaining.streaming import available_methods, twin
+from dprotonet.experiment.explaining.streaming import twin
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.parts import name_parts
 from dprotonet.web.explaining import Explaining
@@ -59,7 +60,7 @@ class Service:
         self.key = secrets.token_urlsafe(6)  # browsers keep pictures under it
         self.images: BoundedStore[ImageRecord] = BoundedStore(self.settings.images)
         self.jobs: BoundedStore[Job] = BoundedStore(self.settings.jobs)
-        self.methods = available_methods(model)
+        self.methods = available_explainers(model)
         self.predicting = Worker("predicting", waiting=self.settings.predictions_waiting)
         self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
         self.reading = Worker("reading", waiting=64)

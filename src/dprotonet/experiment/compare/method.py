@@ -19,23 +19,16 @@ from torch import Tensor
 
 from dprotonet.data.base import Sample
 from dprotonet.errors import UserError
-from dprotonet.experiment.explaining.explainers import (
-    RIVALS,
-    prototyped,
-    rival,
-    strongest_prototype,
-    watches_probability,
-)
+from dprotonet.experiment.explaining.explainers import explainer, prototyped, strongest_prototype
 from dprotonet.experiment.trained.classifier import Classifier
-from dprotonet.interpretation.base import Explainer, Explanation, Passes
+from dprotonet.interpretation.base import Explanation, Passes
+from dprotonet.interpretation.explainers import EXPLAINERS
 from dprotonet.interpretation.mdm import MDM, Preset, preset
-from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.metrics.controls import all_but_one, centre_gaussian, random_maps
 from dprotonet.ops import unit_range, upsample
 
 CONTROLS = ("random", "centre", "fake")
 DECODERS = ("mdm", "mdm-prototype")
-KNOWN = (*DECODERS, *RIVALS, *CONTROLS)
 
 
 class Case(NamedTuple):
@@ -74,22 +67,22 @@ def check_method(name: str) -> None:
     kind, _, rest = name.partition(":")
     if kind in DECODERS:
         preset_of(rest)
-    elif not (kind == "file" and rest) and (kind not in KNOWN or rest):
-        known = f"{', '.join(KNOWN)}, mdm:PRESET[,VALUE=…], mdm-prototype:PRESET[,VALUE=…], file:FOLDER"
+    elif not (kind == "file" and rest) and (kind not in (*EXPLAINERS, *CONTROLS) or rest):
+        names = dict.fromkeys([*DECODERS, *EXPLAINERS, *CONTROLS])
+        known = f"{', '.join(names)}, mdm:PRESET[,VALUE=…], mdm-prototype:PRESET[,VALUE=…], file:FOLDER"
         raise UserError(f"unknown method '{name}'; known: {known}")
 
 
 def needs_prototypes(name: str) -> bool:
     """Whether it explains prototype networks only."""
-    return name.partition(":")[0] in ("mdm-prototype", "similarity")
+    kind = name.partition(":")[0]
+    return kind == "mdm-prototype" or (kind in EXPLAINERS and "prototypes" in EXPLAINERS[kind].needs)
 
 
 def method(name: str, classifier: Classifier) -> Method:
     """The method of that name for that network."""
     check_method(name)
     kind, _, rest = name.partition(":")
-    if kind == "mdm":
-        return _mdm(name, preset_of(rest), classifier)
     if kind == "mdm-prototype":
         return _mdm_prototype(name, preset_of(rest), classifier)
     if kind == "file":
@@ -97,9 +90,7 @@ def method(name: str, classifier: Classifier) -> Method:
         return Method(name, stored, {"maps": str(stored.folder), "content": stored.content()})
     if kind in CONTROLS:
         return Method(name, _CONTROL[kind])
-    explainer = rival(kind, classifier)
-    settings = {key: value for key, value in vars(explainer).items() if isinstance(value, int | float)}
-    return _asked(name, explainer, classifier, probability=watches_probability(kind), settings=settings)
+    return _of_table(name, preset_of(rest), classifier)
 
 
 def preset_of(text: str) -> tuple[str, Preset]:
@@ -121,13 +112,6 @@ def _value(preset_name: str, change: str) -> tuple[str, Any]:
         ) from None
 
 
-def _mdm(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> Method:
-    preset_name, numbers = chosen
-    settings = {"preset": preset_name, **asdict(numbers)}  # type: ignore[call-overload]
-    decoder = MDM(classifier.module, preset=numbers)
-    return _asked(name, decoder, classifier, probability=numbers.probability, settings=settings)
-
-
 def _mdm_prototype(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> Method:
     preset_name, numbers = chosen
     network = prototyped(classifier, name)
@@ -142,21 +126,18 @@ def _mdm_prototype(name: str, chosen: tuple[str, Preset], classifier: Classifier
     return Method(name, explain, {"preset": preset_name, **asdict(numbers)})  # type: ignore[call-overload]
 
 
-def _asked(
-    name: str,
-    explainer: Explainer,
-    classifier: Classifier,
-    *,
-    probability: bool,
-    settings: Mapping[str, Any],
-) -> Method:
-    """A method that asks an explainer for the class of the case."""
+def _of_table(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> Method:
+    """A method that asks an explainer of the table for the class of the case."""
+    kind, (preset_name, numbers) = name.partition(":")[0], chosen
+    asked = explainer(kind, classifier, preset=numbers)
 
     def explain(case: Case) -> MethodMaps:
-        node = ClassNode(classifier.module, case.label, probability=probability)
-        (found,) = explainer.explain(case.inputs, node)
+        (found,) = asked.explain(case.inputs, case.label)
         return _found(found)
 
+    if isinstance(asked, MDM):
+        return Method(name, explain, {"preset": preset_name, **asdict(numbers)})  # type: ignore[call-overload]
+    settings = {key: value for key, value in vars(asked).items() if isinstance(value, int | float)}
     return Method(name, explain, settings)
 
 

@@ -27,6 +27,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.explaining.pictures import drawn_truth, save_picture
+from dprotonet.experiment.explaining.progress import StepCounter
 from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import DecisionRegion, GridAnswer, decision_regions_sheet
@@ -206,9 +207,10 @@ def decision_regions(
     if not samples:
         raise UserError(f"{word} has no image to explain")
     decided: list[Decided] = []
+    counter, tell = StepCounter(len(samples)), on_progress or (lambda done, total: None)
     for start in range(0, len(samples), _BLOCK):
         block = samples[start : start + _BLOCK]
-        watch = _watcher(start, len(block), len(samples), on_progress)
+        watch = counter.next(len(block), lambda done, total, _: tell(done, total))
         decided += _decided(model, split.classes, block, decoder, node, watch)
     drawn = truth == "drawn" or (truth == "auto" and kind not in WHOLE_OBJECTS)
     facts = {"data": kind, "seed": seed, "node": node, "preset": decoder.name}
@@ -279,14 +281,6 @@ def _node(model: TrainedModel, predictions: Sequence[Prediction], node: NodeWord
         torch.tensor([item.region for item in strongest]),
         names=[f"prototype {item.prototype} in the image" for item in strongest],
     )
-
-
-def _watcher(before: int, count: int, total: int, on_progress: Progress | None) -> Callable[[Step], None]:
-    def watch(step: Step) -> None:
-        if on_progress is not None:
-            on_progress(before * step.total + count * step.number, total * step.total)
-
-    return watch
 
 
 def _check(model: TrainedModel, *, images: int, node: str, truth: str) -> None:

@@ -8,6 +8,7 @@ source, see `source_maps`. All pairs of image and prototype go through the netwo
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.explaining.pictures import boxed_place
-from dprotonet.experiment.explaining.source_maps import SourceMaps
+from dprotonet.experiment.explaining.progress import StepCounter
+from dprotonet.experiment.explaining.source_maps import Observer, SourceMaps
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.experiment.trained.image_like import ImageLike, image_size
@@ -157,9 +159,18 @@ def explained_rows(
     numbers = list(dict.fromkeys(item.prototype for items in chosen for item in items))
     sources = maps.stored(numbers)
     lacking = [number for number in numbers if number not in sources]
-    work = _Work(len(lacking) + sum(map(len, chosen)), on_step)
-    sources |= maps.made(lacking, observer=lambda count: work.observer("prototypes", count))
-    places = iter(_places(model, decoder, images, chosen, work))
+    counter = StepCounter(len(lacking) + sum(map(len, chosen)))
+
+    def observer(what: str, items: Sequence[int]) -> Callable[[Step], None]:
+        def tell(done: int, total: int, step: Step) -> None:
+            if on_step is not None:
+                on_step(ExplainProgress(what, done, total, step))
+
+        return counter.next(len(items), tell)
+
+    sources |= maps.made(lacking, observer=partial(observer, "prototypes"))
+    pairs = [(image, item) for image, items in zip(images, chosen, strict=True) for item in items]
+    places = iter(places_in_images(model, decoder, pairs, observer=partial(observer, "images")))
 
     def row(item: EvidenceItem) -> ExplainedRow:
         return ExplainedRow(item, next(places), sources[item.prototype], maps.image(item.prototype))
@@ -167,15 +178,10 @@ def explained_rows(
     return [tuple(row(item) for item in items) for items in chosen]
 
 
-def _places(
-    model: TrainedModel,
-    decoder: MDM,
-    images: Sequence[Tensor],
-    chosen: Sequence[Sequence[EvidenceItem]],
-    work: "_Work",
+def places_in_images(
+    model: TrainedModel, decoder: MDM, pairs: Sequence[tuple[Tensor, EvidenceItem]], *, observer: Observer
 ) -> list[Explanation]:
-    """Where each image looks like each of its prototypes, image by image."""
-    pairs = [(image, item) for image, items in zip(images, chosen, strict=True) for item in items]
+    """Where each image (3, H, W) uint8 looks like the prototype that it is paired with."""
     found: list[Explanation] = []
     for block in _blocks(pairs, _PAIRS):
         node = row_node(
@@ -184,27 +190,9 @@ def _places(
             names=[f"prototype {item.prototype} in the image" for _, item in block],
         )
         inputs = model.inputs([image for image, _ in block])
-        found += decoder.explain(inputs, node, on_step=work.observer("images", len(block)))
+        watch = observer([item.prototype for _, item in block])
+        found += decoder.explain(inputs, node, on_step=watch)
     return found
-
-
-class _Work:
-    """Counts the steps of many maps over several calls of the decoder."""
-
-    def __init__(self, maps: int, on_step: OnStep | None) -> None:
-        self.maps, self.on_step, self.begun = maps, on_step, 0
-
-    def observer(self, what: str, count: int) -> Callable[[Step], None]:
-        """Who watches the steps of the next `count` maps."""
-        before = self.begun
-        self.begun += count
-
-        def watch(step: Step) -> None:
-            if self.on_step is not None:
-                done = before * step.total + count * step.number
-                self.on_step(ExplainProgress(what, done, self.maps * step.total, step))
-
-        return watch
 
 
 def _blocks(items: Sequence[T], size: int) -> list[Sequence[T]]:

@@ -1,9 +1,10 @@
-"""What a network can be explained by: rivals of the decoder by name, and nodes for the decoder's own use.
+"""What explainers are told of a network, by the one table of them, and nodes of prototype networks.
 
-The rivals are CAMs, RISE, and a prototype network's own similarity maps.
+The table (`interpretation.explainers`) knows no DProtoNet: its backbone, which need not run again and again,
+and how a prototype network explains itself are prepared here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -12,38 +13,40 @@ from torch import Tensor
 from dprotonet.encoder.regions import Occurrence, Parts, Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.region_assignment import any_region
-from dprotonet.interpretation.base import Explainer
-from dprotonet.interpretation.cam import CAM
-from dprotonet.interpretation.cam import METHODS as CAMS
+from dprotonet.interpretation.explainer import Explainer
+from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry, explainer_entry
+from dprotonet.interpretation.mdm import Preset
 from dprotonet.interpretation.nodes import Forward, PrototypeNode, RegionNode, Similarity
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.interpretation.prototype_maps import PrototypeMaps
-from dprotonet.interpretation.rise import Rise
 from dprotonet.interpretation.similarity import SimilarityMaps
-from dprotonet.network import DProtoNet
-
-RIVALS = (*CAMS, "rise", "similarity")
+from dprotonet.network import BlackBox, DProtoNet
 
 
-def rival(name: str, classifier: Classifier) -> Explainer:
-    """The rival of that name for that network; it explains class nodes."""
-    if name == "rise":
-        return Rise(classifier.module)
-    if name == "similarity":
-        return own_maps(prototyped(classifier, "similarity"))
-    network = classifier.module
-    return CAM(network, name, stem=network.encoder.backbone if isinstance(network, DProtoNet) else None)
+def explainer(name: str, classifier: Classifier, *, preset: str | Preset = "fast") -> Explainer:
+    """The explainer of that name for that network; `preset` is for those that have one."""
+    entry, network = explainer_entry(name), classifier.module
+    if name in PREPARED:
+        return PREPARED[name](prototyped(classifier, name), classifier.classes)
+    stem = network.encoder.backbone if isinstance(network, DProtoNet) else None
+    return entry.make(network, {"preset": preset, "stem": stem}, classes=classifier.classes)
 
 
-def watches_probability(name: str) -> bool:
-    """RISE weighs masks by probabilities, the others look at the logit."""
-    return name == "rise"
+def available_explainers(model: TrainedModel) -> dict[str, ExplainerEntry]:
+    """The lines of the table that work here with this network."""
+    black = isinstance(model.network, BlackBox)
+    return {
+        name: entry
+        for name, entry in EXPLAINERS.items()
+        if entry.installed and not (black and "prototypes" in entry.needs)
+    }
 
 
 def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> PrototypeNode:
-    """The score of one prototype an image, by number."""
+    """The score of one prototype per image, by number."""
     assignment = network.prototypes.assignment
     if assignment is not any_region and not isinstance(assignment, ChannelMaximum):
         raise UserError("prototypes that pool for themselves are no such nodes; explain a class instead")
@@ -55,7 +58,7 @@ def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> Proto
 def row_node(
     network: DProtoNet, region: Tensor, *, target: Tensor | None = None, names: Sequence[str] = ()
 ) -> RegionNode:
-    """Rows of an explanation: the region (N,) in which the prototype of each was found, one an image.
+    """Rows of an explanation: the region (N,) in which the prototype of each was found, one per image.
 
     Parts know where they are: they offer their maps to a decoder that asks (`own_guess` of its preset).
     """
@@ -92,10 +95,10 @@ def prototyped(classifier: Classifier, method: str) -> DProtoNet:
     return classifier.module
 
 
-def own_maps(network: DProtoNet) -> PrototypeMaps:
+def own_maps(network: DProtoNet, classes: Sequence[str] = ()) -> PrototypeMaps:
     """How a prototype network explains itself: similarity maps, or where its prototypes occur."""
     if isinstance(network.encoder.regions, (Occurrence, Parts)):
-        return _occurrence(network, network.encoder.regions)
+        return _occurrence(network, network.encoder.regions, classes)
     return SimilarityMaps(
         network,
         regions=network.encoder,
@@ -103,7 +106,12 @@ def own_maps(network: DProtoNet) -> PrototypeMaps:
         similarity=_similarity_of(network),
         prototypes=network.prototypes.vectors,
         weight=network.head.weight,
+        classes=classes,
     )
+
+
+PREPARED: Mapping[str, Callable[[DProtoNet, Sequence[str]], Explainer]] = {"similarity": own_maps}
+"""Explainers of the table that are made of the parts of a prototype network."""
 
 
 def _similarity_of(network: DProtoNet) -> Similarity:
@@ -116,7 +124,7 @@ def _similarity_of(network: DProtoNet) -> Similarity:
     return similarity
 
 
-def _occurrence(network: DProtoNet, regions: Occurrence | Parts) -> OccurrenceMaps:
+def _occurrence(network: DProtoNet, regions: Occurrence | Parts, classes: Sequence[str]) -> OccurrenceMaps:
     """Maps of regions that follow the image: of each prototype that of its region."""
 
     def occurring(images: Tensor) -> tuple[Tensor, Tensor]:
@@ -124,4 +132,4 @@ def _occurrence(network: DProtoNet, regions: Occurrence | Parts) -> OccurrenceMa
         evidence = network.evidence_of(regions(feature_map))
         return regions.maps(feature_map)[:, evidence.region[0]], evidence.scores
 
-    return OccurrenceMaps(network, occurring=occurring, weight=network.head.weight)
+    return OccurrenceMaps(network, occurring=occurring, weight=network.head.weight, classes=classes)

@@ -1,4 +1,4 @@
-"""Where any classifier looks: one heatmap an image, by the MDM decoder or by one of its rivals."""
+"""Where any classifier looks: one heatmap per image, by any explainer of the table."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,20 +9,18 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.errors import UserError
-from dprotonet.experiment.explaining.explainers import RIVALS, rival, watches_probability
+from dprotonet.experiment.explaining.explainers import explainer
+from dprotonet.experiment.explaining.progress import StepCounter
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.masking_task import Step
-from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.explainers import explainer_entry
+from dprotonet.interpretation.mdm import Preset
 from dprotonet.network import DProtoNet
 from dprotonet.ops import upsample
 
-METHODS = ("mdm", *RIVALS)
 _BLOCK = 16  # images explained at a time: bounds the memory
 _LONGEST = 640  # edge of a picture for people
 _LIKELY = 3  # classes named with every image
@@ -66,17 +64,20 @@ def saliency(
     on_progress: Progress | None = None,
 ) -> list[Saliency]:
     """The heatmap of each image for the class `target`, by default the one that was predicted."""
-    if method not in METHODS:
-        raise UserError(f"unknown method '{method}'; known: {', '.join(METHODS)}")
+    explainer_entry(method)  # an unknown one is better found before the work
     label = None if target is None else classifier.label(target)
+    tell = on_progress or (lambda done, total: None)
     asked, found = several(images), []
+    counter = StepCounter(len(asked))
     for start in range(0, len(asked), _BLOCK):
         block = asked[start : start + _BLOCK]
-        meter = _Meter(start, len(block), len(asked), on_progress)
         inputs = classifier.inputs(block)
         probabilities, distances = _seen(classifier, inputs)
         labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
-        explanations = _explained(classifier, inputs, labels, method=method, preset=preset, meter=meter)
+        watch = counter.next(len(block), lambda done, total, _: tell(done, total))
+        by = explainer(method, classifier, preset=preset)
+        explanations = by.explain(inputs, labels, on_step=watch)
+        tell(*counter.finished)
         rows = zip(block, labels.tolist(), probabilities, explanations, distances, strict=True)
         found += [_saliency(classifier, *row) for row in rows]
     return found
@@ -91,25 +92,6 @@ def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
         captions=[_caption(item) for item in found],
         notices=[warning_of(item.distance) for item in found],
     )
-
-
-def _explained(
-    classifier: Classifier,
-    inputs: Tensor,
-    labels: Tensor,
-    *,
-    method: str,
-    preset: str | Preset,
-    meter: "_Meter",
-) -> list[Explanation]:
-    if method == "mdm":
-        decoder = MDM(classifier.module, preset=preset)
-        node = ClassNode(classifier.module, labels, probability=decoder.preset.probability)
-        return decoder.explain(inputs, node, on_step=meter.step)
-    node = ClassNode(classifier.module, labels, probability=watches_probability(method))
-    found = rival(method, classifier).explain(inputs, node)
-    meter.finish()
-    return found
 
 
 class _Seen(NamedTuple):
@@ -165,22 +147,3 @@ def _caption(item: Saliency) -> str:
 def _short(class_name: str) -> str:
     """The first of the names that ImageNet has for a class."""
     return class_name.split(",")[0]
-
-
-@dataclass(frozen=True)
-class _Meter:
-    """Progress in images, in parts of an image while a block of them is under way."""
-
-    before: int
-    count: int
-    total: int
-    on_progress: Progress | None
-
-    def step(self, step: Step) -> None:
-        if self.on_progress is not None:
-            done = self.before * step.total + self.count * step.number
-            self.on_progress(done, self.total * step.total)
-
-    def finish(self) -> None:
-        if self.on_progress is not None:
-            self.on_progress(self.before + self.count, self.total)

@@ -37,7 +37,7 @@ NONE = Passes(0, 0)
 
 ABOVE = "-above"
 
-Observer = Callable[[int], Callable[[Step], None]]  # of so many maps, to who watches their steps
+Observer = Callable[[Sequence[int]], Callable[[Step], None]]  # of prototypes, to who watches their maps grow
 
 
 class _Kept(NamedTuple):
@@ -78,7 +78,7 @@ class SourceMaps:
         found: dict[int, Explanation] = {}
         for start in range(0, len(prototypes), self.block):
             block = prototypes[start : start + self.block]
-            made = self._decoded(block, observer(len(block)))
+            made = self._decoded(block, observer(block))
             self._keep({number: _Kept.of(item) for number, item in made.items()})
             found |= {number: self._as_kept(number, item) for number, item in made.items()}
         return found

@@ -7,25 +7,22 @@ not kept already, in their sources. `grow_class_map` shows where the class itsel
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from dprotonet.experiment.explaining.explain import ExplainedRow
-from dprotonet.experiment.explaining.explainers import rival, row_node, watches_probability
-from dprotonet.experiment.explaining.saliency import METHODS
+from dprotonet.experiment.explaining.explain import ExplainedRow, places_in_images
+from dprotonet.experiment.explaining.explainers import explainer
+from dprotonet.experiment.explaining.progress import StepCounter, Tell
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.cam import METHODS as CAMS
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, Preset
-from dprotonet.interpretation.nodes import ClassNode
-from dprotonet.network import BlackBox
 
 
 class GrowingMap(NamedTuple):
@@ -48,14 +45,6 @@ def twin(model: TrainedModel) -> TrainedModel:
     )
     copied.folder, copied.part_names = model.folder, model.part_names
     return copied
-
-
-def available_methods(model: TrainedModel) -> tuple[str, ...]:
-    """The methods for maps of classes that work here with this network, `mdm` first."""
-    lacking = set() if find_spec("pytorch_grad_cam") else set(CAMS)
-    if isinstance(model.network, BlackBox):
-        lacking.add("similarity")
-    return tuple(name for name in METHODS if name not in lacking)
 
 
 @contextmanager
@@ -81,63 +70,34 @@ def grow_evidence(
     numbers = tuple(dict.fromkeys(item.prototype for item in items))
     sources = maps.stored(numbers)
     lacking = tuple(number for number in numbers if number not in sources)
-    meter = _Meter(len(items) + len(lacking), watch)
+    counter = StepCounter(len(items) + len(lacking))
+
+    def observer(where: str, prototypes: Sequence[int]) -> Callable[[Step], None]:
+        return counter.next(len(prototypes), _growing(watch, where, tuple(prototypes)))
+
     if sources:
-        meter.show("source", tuple(sources), torch.stack([item.heatmap for item in sources.values()]))
-    places = _places(model, decoder, image, items, meter)
-    sources |= maps.made(lacking, observer=lambda count: meter.observer("source", lacking, count))
+        finished = torch.stack([item.heatmap for item in sources.values()])
+        watch(GrowingMap("source", tuple(sources), finished, 0, 1))
+    pairs = [(image, item) for item in items]
+    places = places_in_images(model, decoder, pairs, observer=partial(observer, "image"))
+    sources |= maps.made(lacking, observer=partial(observer, "source"))
     return [
         ExplainedRow(item, place, sources[item.prototype], maps.image(item.prototype))
         for item, place in zip(items, places, strict=True)
     ]
 
 
-def _places(
-    model: TrainedModel, decoder: MDM, image: Tensor, items: Sequence[EvidenceItem], meter: "_Meter"
-) -> list[Explanation]:
-    node = row_node(
-        model.prototyped,
-        torch.tensor([item.region for item in items]),  # j of Eq. (12), as the decision found it
-        names=[f"prototype {item.prototype} in the image" for item in items],
-    )
-    numbers = tuple(item.prototype for item in items)
-    inputs = model.inputs([image] * len(items))
-    return decoder.explain(inputs, node, on_step=meter.observer("image", numbers, len(items)))
-
-
 def grow_class_map(
     model: TrainedModel, image: Tensor, label: int, *, method: str, preset: str | Preset, watch: Watch
 ) -> Explanation:
-    """Where the class is seen in the image (3, S, S) uint8; only the decoder shows steps."""
+    """Where the class is seen in the image (3, S, S) uint8; only those that take steps show them."""
     classifier = Classifier.of_model(model)
     inputs = classifier.inputs([image])
-    if method != "mdm":
-        node = ClassNode(classifier.module, [label], probability=watches_probability(method))
-        (found,) = rival(method, classifier).explain(inputs, node)
-        return found
-    decoder = MDM(classifier.module, preset=preset)
-    node = ClassNode(classifier.module, [label], probability=decoder.preset.probability)
-    (found,) = decoder.explain(inputs, node, on_step=_Meter(1, watch).observer("image", (), 1))
+    steps = StepCounter(1).next(1, _growing(watch, "image", ()))
+    (found,) = explainer(method, classifier, preset=preset).explain(inputs, label, on_step=steps)
     return found
 
 
-class _Meter:
-    """Counts steps over several calls of the decoder."""
-
-    def __init__(self, maps: int, watch: Watch) -> None:
-        self.maps, self.watch, self.begun = maps, watch, 0
-
-    def show(self, where: str, prototypes: tuple[int, ...], maps: Tensor) -> None:
-        """Maps that are finished already."""
-        self.watch(GrowingMap(where, prototypes, maps, 0, 1))
-
-    def observer(self, where: str, prototypes: tuple[int, ...], count: int) -> Callable[[Step], None]:
-        """Who watches the next `count` maps."""
-        before = self.begun
-        self.begun += count
-
-        def step(now: Step) -> None:
-            done = before * now.total + count * now.number
-            self.watch(GrowingMap(where, prototypes, now.raw, done, self.maps * now.total))
-
-        return step
+def _growing(watch: Watch, where: str, prototypes: tuple[int, ...]) -> Tell:
+    """Steps as the maps that they have come to."""
+    return lambda done, total, step: watch(GrowingMap(where, prototypes, step.raw, done, total))

@@ -4,21 +4,17 @@ import { bytes, remove, send, watch } from "./api.js";
 import { complain, find, make, say, show } from "./dom.js";
 import { draw, fromNpy, fromPreview } from "./heat.js";
 
-const NAMES = {
-  mdm: "MDM decoder", gradcam: "Grad-CAM", "gradcam++": "Grad-CAM++", scorecam: "Score-CAM (slow)",
-  ablationcam: "Ablation-CAM (slow)", rise: "RISE (very slow)", similarity: "Prototype similarity",
-};
-
 export class Methods {
   constructor(run, { picture, look }) {
-    Object.assign(this, { picture, look });
+    Object.assign(this, { picture, look, known: run.explainers });
     this.cards = new Map(); // method to what is shown of it
     this.chips = new Map(run.methods.map((method) => [method, this.chip(method)]));
     find("methods").replaceChildren(...this.chips.values());
   }
 
   chip(method) {
-    return make("button", { type: "button", class: "chip", "aria-pressed": "false", text: NAMES[method] ?? method, on: { click: () => this.toggle(method) } });
+    const { label, cost } = this.known[method];
+    return make("button", { type: "button", class: "chip", "aria-pressed": "false", text: label, title: cost, on: { click: () => this.toggle(method) } });
   }
 
   // Another image or class: what was chosen is made anew only when asked for.
@@ -60,12 +56,13 @@ export class Methods {
   }
 
   card(method) {
-    const canvas = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `${this.className} by ${NAMES[method] ?? method}` });
-    const progress = make("progress", { "aria-label": NAMES[method] ?? method });
+    const { label } = this.known[method];
+    const canvas = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `${this.className} by ${label}` });
+    const progress = make("progress", { "aria-label": label });
     const path = `/api/images/${this.image}/maps/${this.label}/${encodeURIComponent(method)}`;
     const link = make("a", { href: path, download: `${this.className}-${method}.npy`, text: "raw map (.npy)", hidden: true });
-    const element = make("figure", {}, canvas, make("figcaption", {}, make("span", { text: NAMES[method] ?? method }), progress, link));
-    const finish = () => { progress.remove(); link.hidden = false; say(`${NAMES[method]} is ready`); };
+    const element = make("figure", {}, canvas, make("figcaption", {}, make("span", { text: label }), progress, link));
+    const finish = () => { progress.remove(); link.hidden = false; say(`${label} is ready`); };
     const card = { canvas, progress, element, path, finish, map: null, job: null, closed: false };
     find("maps").append(element);
     this.cards.set(method, card);

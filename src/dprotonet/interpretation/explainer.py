@@ -1,0 +1,176 @@
+"""How every explainer is called, whatever it does inside.
+
+Three ways in: called like pytorch-grad-cam, `.attribute` like captum, and `explain`, which gives everything.
+A subclass answers one question, `explained`; `maps_explained` makes explanations of plain maps.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dprotonet.errors import UserError
+from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
+from dprotonet.interpretation.masking_task import MaskingTask, Step, check_images
+from dprotonet.interpretation.nodes import ClassNode, Model, Node
+from dprotonet.interpretation.targets import Targets, Watching, node_of
+from dprotonet.ops import unit_range
+
+WatchStep = Callable[[Step], bool | None]  # of a finished step; True ends the optimisation
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Images (N, C, H, W) and the node to explain on them; `batch` go through the network at a time.
+
+    `before` is how often the network saw each image already, to find the node. `on_step` hears of the steps
+    of an explainer that takes steps.
+    """
+
+    images: Tensor
+    node: Node
+    batch: int
+    before: int = 0
+    on_step: WatchStep | None = None
+
+    def task(self) -> MaskingTask:
+        """For those that ask the network about masked images."""
+        return MaskingTask(self.images, self.node, batch=self.batch, before=self.before)
+
+
+class Explainer(ABC):
+    """Explains a model from images to logits, a module or a function; without one, nodes only.
+
+    `targets` is None for the predicted class, the number or name of a class, a list or tensor of one per
+    image, pytorch-grad-cam targets, a function of images, or a node. Names are those of `classes`.
+    """
+
+    def __init__(self, model: Model | None = None, *, classes: Sequence[str] = (), batch: int = 32) -> None:
+        if model is not None and (not callable(model) or isinstance(model, type)):
+            kind = type(model).__name__
+            raise UserError(f"{self.title} explains a module or a function of images, not {kind}")
+        self.model, self.classes, self.batch = model, tuple(classes), batch
+
+    @property
+    def probability(self) -> bool:
+        """Whether a class is watched at its probability, not its logit."""
+        return False
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return type(self).__name__
+
+    @abstractmethod
+    def explained(self, question: Question) -> list[Explanation]:
+        """One explanation per image."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(  # noqa: B027 - nothing to override
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left on the model between calls, so there is nothing to undo."""
+
+    def __call__(
+        self,
+        input_tensor: Tensor,
+        targets: Targets = None,
+        aug_smooth: bool = False,
+        eigen_smooth: bool = False,
+    ) -> np.ndarray:
+        """Heatmaps (N, H, W) float32 in [0, 1], as pytorch-grad-cam gives them."""
+        if aug_smooth or eigen_smooth:
+            raise UserError(f"{self.title} smooths nothing afterwards; leave aug_smooth and eigen_smooth out")
+        found = self.explain(input_tensor, targets)
+        return torch.stack([item.heatmap for item in found]).cpu().numpy()
+
+    def attribute(
+        self,
+        inputs: Tensor,
+        target: Targets = None,
+        *,
+        internal_batch_size: int | None = None,
+        show_progress: bool = False,
+    ) -> Tensor:
+        """Attributions of the inputs' shape and device, as captum gives them; equal for all channels."""
+        on_step = _progress_bar(self.title) if show_progress else None
+        found = self.explain(inputs, target, on_step=on_step, internal_batch_size=internal_batch_size)
+        heatmaps = torch.stack([item.heatmap for item in found]).unsqueeze(1)
+        return heatmaps.to(inputs.device).repeat(1, inputs.shape[1], 1, 1)
+
+    def explain(
+        self,
+        images: Tensor,
+        targets: Targets = None,
+        *,
+        on_step: WatchStep | None = None,
+        internal_batch_size: int | None = None,
+    ) -> list[Explanation]:
+        """One explanation per image.
+
+        `on_step` sees every step of an explainer that takes steps, and ends them by returning True.
+        """
+        batch = self.batch if internal_batch_size is None else internal_batch_size
+        return self.explained(self.question(images, targets, batch=batch, on_step=on_step))
+
+    def question(
+        self, images: Tensor, targets: Targets, *, batch: int, on_step: WatchStep | None = None
+    ) -> Question:
+        """Images and targets, checked."""
+        check_images(images, batch)
+        watching = Watching(self.title, self.model, self.probability, self.classes)
+        if targets is None:
+            labels = ClassNode.predicted(watching.classifier(), images, batch=batch).labels
+            node: Node = ClassNode(watching.classifier(), labels, probability=self.probability)
+        else:
+            node = node_of(targets, len(images), watching)
+        node.check(len(images))
+        return Question(images, node, batch, int(targets is None), on_step)
+
+
+def maps_explained(
+    question: Question,
+    raw: Tensor,
+    *,
+    passes: Passes,
+    facts: Mapping[str, Any],
+    heatmaps: Tensor | None = None,
+) -> list[Explanation]:
+    """Raw maps (N, H, W) as explanations; the heatmaps are the same in [0, 1] unless they are given."""
+    heat = unit_range(raw) if heatmaps is None else heatmaps
+    warn_of_empty(heat, question.node.name)
+    return [
+        Explanation(
+            heatmap=heat[row],
+            raw=raw[row],
+            masks={},
+            loss=(),
+            passes=passes,
+            node=question.node.name(row),
+            image=question.images[row].detach(),
+            facts=facts,
+        )
+        for row in range(len(raw))
+    ]
+
+
+def _progress_bar(title: str) -> WatchStep:
+    from tqdm.auto import tqdm
+
+    bar = tqdm(desc=title, unit="step")
+
+    def advance(step: Step) -> None:
+        bar.total = step.total
+        bar.update(step.number - bar.n)
+        bar.set_postfix(loss=f"{float(step.loss.mean()):.3f}")
+        if step.number == step.total:
+            bar.close()
+
+    return advance

@@ -1,0 +1,113 @@
+"""The one table of explainers: what makes each, what it watches, its label, what it costs and needs.
+
+`saliency`, `compare`, `sanity`, `serve`, the page and all help texts read it. Nothing heavy is imported
+before an explainer is made, so that help texts do not wait for torch. To add one: a file with a class, and a
+line here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
+
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.interpretation.explainer import Explainer
+    from dprotonet.interpretation.nodes import Model
+
+Need = Literal["gradient", "feature map", "prototypes"]
+
+
+@dataclass(frozen=True)
+class ExplainerEntry:
+    """A line of the table; `home` is the file of this room and the class or function in it, `file:Class`.
+
+    It is called with the model, `classes`, its `settings`, and what it `takes` from those who know the
+    network. `package` is one that has to be installed besides ours.
+    """
+
+    home: str
+    label: str
+    cost: str  # forward passes per image, in words
+    watches: Literal["probability", "logit"] = "logit"
+    needs: tuple[Need, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    takes: tuple[str, ...] = ()
+    package: str = ""
+    slow: bool = False  # hundreds of passes: not to be asked for lightly
+
+    @property
+    def shown(self) -> str:
+        """What a list for people says."""
+        return f"{self.label} (slow)" if self.slow else self.label
+
+    @property
+    def installed(self) -> bool:
+        return not self.package or find_spec(self.package) is not None
+
+    def make(
+        self, model: "Model", offered: Mapping[str, Any] | None = None, *, classes: Sequence[str] = ()
+    ) -> "Explainer":
+        """The explainer of a model; of what is offered it takes its own."""
+        taken = {key: value for key, value in (offered or {}).items() if key in self.takes}
+        lacking = [key for key in self.takes if key not in taken]
+        if lacking and "prototypes" in self.needs:
+            raise UserError(f"{self.label} needs a prototype network; not given: {', '.join(lacking)}")
+        file, _, name = self.home.partition(":")
+        factory = getattr(import_module(f"dprotonet.interpretation.{file}"), name)
+        made: Explainer = factory(model, classes=classes, **self.settings, **taken)
+        return made
+
+
+def _cam(method: str, label: str, cost: str, *needs: Need) -> ExplainerEntry:
+    """One of pytorch-grad-cam's."""
+    return ExplainerEntry(
+        "cam:CAM",
+        label,
+        cost,
+        needs=("feature map", *needs),
+        settings={"method": method},
+        takes=("stem",),
+        package="pytorch_grad_cam",
+        slow="gradient" not in needs,
+    )
+
+
+_OF_PROTOTYPES = ("regions", "footprint", "similarity", "prototypes", "weight")
+
+EXPLAINERS: dict[str, ExplainerEntry] = {
+    "mdm": ExplainerEntry(
+        "mdm:MDM", "MDM decoder", "44 passes", "probability", needs=("gradient",), takes=("preset",)
+    ),
+    "gradcam": _cam("gradcam", "Grad-CAM", "1 pass", "gradient"),
+    "gradcam++": _cam("gradcam++", "Grad-CAM++", "1 pass", "gradient"),
+    "scorecam": _cam("scorecam", "Score-CAM", "a pass for every channel"),
+    "ablationcam": _cam("ablationcam", "Ablation-CAM", "a pass for every channel"),
+    "rise": ExplainerEntry("rise:Rise", "RISE", "1000 passes", "probability", slow=True),
+    "similarity": ExplainerEntry(
+        "similarity:SimilarityMaps",
+        "Prototype similarity",
+        "1 pass",
+        needs=("prototypes",),
+        takes=_OF_PROTOTYPES,
+    ),
+}
+
+
+def explainer_entry(name: str) -> ExplainerEntry:
+    """The line of that name; a UserError that names the known ones."""
+    if name not in EXPLAINERS:
+        raise UserError(f"unknown method '{name}'; known: {', '.join(EXPLAINERS)}")
+    return EXPLAINERS[name]
+
+
+def described(names: Sequence[str] = ()) -> str:
+    """The table in a sentence, for help texts; all of it unless names are given."""
+    return "; ".join(f"{name} ({_told(explainer_entry(name))})" for name in names or EXPLAINERS)
+
+
+def _told(entry: ExplainerEntry) -> str:
+    own = ", prototype networks only" if "prototypes" in entry.needs else ""
+    return f"{entry.label}, {entry.cost}{own}"
