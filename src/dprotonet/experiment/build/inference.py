@@ -7,10 +7,10 @@ import torch
 from dprotonet.config import NetworkConfig
 from dprotonet.errors import UserError
 from dprotonet.inference.head import Head
-from dprotonet.inference.region_assignment import RegionAssignment, PartRegion, any_region, own_region
 from dprotonet.inference.pool import FocalPrototypes, SlotHead, Slots
 from dprotonet.inference.presence import ChannelMaximum, PresenceHead
 from dprotonet.inference.prototypes import Prototypes
+from dprotonet.inference.region_assignment import PartRegion, RegionAssignment, any_region, own_region
 from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, PresentCosine, Similarity
 
 

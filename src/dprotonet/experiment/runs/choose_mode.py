@@ -23,8 +23,8 @@ from dprotonet.data.folds import TooFewForFolds
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import Progress, RememberedSplits
 from dprotonet.experiment.build.training import default_cache
-from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.runs.cross_validation import CrossValidation, FoldStep
+from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.files import write_text
 from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix

@@ -23,11 +23,11 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import Progress, RememberedSplits
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.runs.claim import AlreadyClaimed, claimed
-from dprotonet.experiment.settings.config_check import check_config
-from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.experiment.runs.result_file import read_result, write_result
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.files import write_text
 from dprotonet.training.events import Event
 

@@ -16,12 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dprotonet.data.transforms import Views
 from dprotonet.errors import UserError
 from dprotonet.files import write_text
 from dprotonet.inference.familiarity import class_strangeness, conformal_threshold, rank_of, strangeness
-from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.inference.presence import ChannelMaximum
+from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches

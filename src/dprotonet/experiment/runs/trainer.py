@@ -23,17 +23,27 @@ from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.encoder.stages import divided
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import (Progress, build_splits, check_data, class_counts, needed_images)
+from dprotonet.experiment.build.data import Progress, build_splits, check_data, class_counts, needed_images
 from dprotonet.experiment.build.network import build_network, build_normalise
-from dprotonet.experiment.build.training import (build_accelerator, build_augment, build_extra, build_loss, build_optimizer, build_rate_share, build_sampling, build_stages, default_cache)
+from dprotonet.experiment.build.trackers import check_trackers, log_record, tracked
+from dprotonet.experiment.build.training import (
+    build_accelerator,
+    build_augment,
+    build_extra,
+    build_loss,
+    build_optimizer,
+    build_rate_share,
+    build_sampling,
+    build_stages,
+    default_cache,
+)
 from dprotonet.experiment.runs.claim import claimed
-from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.runs.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.runs.network_start import start_network
-from dprotonet.experiment.settings.recipes import resolve
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, prototype_records
-from dprotonet.experiment.build.trackers import check_trackers, log_record, tracked
 from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epochs
+from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.recipes import resolve
 from dprotonet.network import BlackBox, Network
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
 from dprotonet.training.engine import Engine, Settings
@@ -69,8 +79,8 @@ class Preparing:
 class Trainer:
     """Trains what `config` describes into the folder `out`.
 
-    Settings that the config leaves open are made final here (experiment/settings/recipes.py); `origins` says where
-    each came from, where the caller knows better than "given".
+    Settings that the config leaves open are made final here (experiment/settings/recipes.py); `origins` says
+    where each came from, where the caller knows better than "given".
     """
 
     config: Config
