@@ -89,4 +89,7 @@ def test_links_out_of_docs_are_copied_or_become_pages(tmp_path: Path) -> None:
     assert "nowhere.toml" in result.stderr  # what is not in the repository is complained of
     assert "general.toml" not in result.stderr
     copied = folder / "repository" / "configs" / "joint" / "general.toml"
-    assert not copied.exists() or copied.read_bytes() == (ROOT / "configs/joint/general.toml").read_bytes()
+    assert copied.read_bytes() == (ROOT / "configs" / "joint" / "general.toml").read_bytes()
+    made = (folder / "page" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../repository/configs/joint/general.toml"' in made
+    assert re.search(r'href="\.\./(?:\./)?#python"', made)
