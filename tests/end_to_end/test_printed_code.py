@@ -72,6 +72,7 @@ def test_the_check_sees_deep_imports() -> None:
 
 # What holds of the demo's prototypes, for a run that has eight, none of them pure.
 OF_DEMO = {"[71]": "[1]", "[71, 92]": "[1, 2]", "item.purity < 0.7": "item.prototype == 0"}
+TRAINING = re.compile(r'data="folder:photos"(?:, mode="frozen")?')
 RUN_HERE = [
     (page.name, number, code)
     for page in PAGES
@@ -92,7 +93,7 @@ def test_the_python_of_the_pages_runs(
             shutil.copytree(run_folder, Path("runs") / name)
     for words, here in OF_DEMO.items():
         code = code.replace(words, here)
-    exec(code.replace('data="folder:photos"', "**tiny"), surroundings())
+    exec(TRAINING.sub("**tiny", code), surroundings())
 
 
 def surroundings() -> dict[str, Any]:
