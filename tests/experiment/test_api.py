@@ -186,7 +186,7 @@ def test_mode_auto_is_watched_stopped_and_resumed(tmp_path: Path) -> None:
         seen.append(event)
         return isinstance(event, dp.StepDone)
 
-    with pytest.raises(dp.UserError, match="stopped before"):
+    with pytest.raises(dp.UserError, match="stopped in the trials"):
         dp.train(automatic(), run, on_event=stop_in_second_trial)
     assert not run.exists()
     assert (tmp_path / "run.trials" / "joint" / "fold-1" / "result.json").is_file()
@@ -198,6 +198,8 @@ def test_mode_auto_is_watched_stopped_and_resumed(tmp_path: Path) -> None:
     model = dp.train(automatic(), run, resume=True)
     assert model.config.training.mode in ("frozen", "joint")
     assert RunFolder(run).read_origins()["training.mode"] == "chosen by cross-validation"
+    with pytest.raises(dp.UserError, match="stopped in the trials"):  # the model there is an older one
+        dp.train(automatic(), run, on_event=stop_in_second_trial, overwrite=True)
 
 
 # ── the bar ──

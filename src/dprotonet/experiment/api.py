@@ -73,7 +73,7 @@ def train(
     `on_event` sees every event (`StepDone`, `EpochDone`, `PushDone`, `RoundDone`; `Preparing` before them,
     and with `mode="auto"` a `Trial` around each event of its trials) and stops training by returning True.
     What is returned then is the best model so far; before the first `RoundDone` there is none, which is a
-    UserError. The run can be resumed either way.
+    UserError. The run can be resumed either way; stopped trials go on when the same call is made again.
 
     `progress` shows a bar; None does so in a notebook or where stderr is a terminal.
     """
@@ -128,8 +128,12 @@ class _Run:
         """In the mode that is better on folds of the training images."""
         RunFolder(self.out).check_free(overwrite=self.overwrite)
         trials = ModeTrials(self.asked, self.out, on_scan=self.bar.scan)
-        with closing(trials.run()) as work:
-            choice = finished(work, self._watch)
+        try:
+            with closing(trials.run()) as work:
+                choice = finished(work, self._watch)
+        except _Stopped:  # a model that is in the folder, to be overwritten, is not of this training
+            told = "stopped in the trials of mode 'auto'; the same call goes on with them"
+            raise UserError(told) from None
         return Trainer(
             with_mode(self.asked, choice.mode),
             self.out,

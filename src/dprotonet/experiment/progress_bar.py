@@ -22,6 +22,7 @@ class ProgressBar:
     def __init__(self, shown: bool | None = None) -> None:
         self.shown = seen_by_somebody() if shown is None else shown
         self._bar: Any = None
+        self._what = ""  # the bar is about
         self._validated = ""  # the latest validation accuracy
 
     def __enter__(self) -> "ProgressBar":
@@ -59,7 +60,8 @@ class ProgressBar:
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=total, leave=False)
-        if self._bar.desc != f"{what}: ":  # as tqdm keeps it
+        if what != self._what:
+            self._what = what
             self._bar.reset(total=total)
             self._bar.set_description(what, refresh=False)
         self._bar.set_postfix_str(note, refresh=False)
