@@ -60,11 +60,11 @@ class ProgressBar:
             from tqdm.auto import tqdm
 
             self._bar = tqdm(total=total, leave=False)
+        self._bar.set_postfix_str(note, refresh=False)
         if what != self._what:
             self._what = what
-            self._bar.reset(total=total)
             self._bar.set_description(what, refresh=False)
-        self._bar.set_postfix_str(note, refresh=False)
+            self._bar.reset(total=total)  # which draws
         self._bar.update(done - self._bar.n)
 
 
