@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check bench tables clean
+.PHONY: help demo test check package bench tables clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -10,7 +10,7 @@ help: ## this list
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "dprotonet needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[web]'
 	@touch $@
 
 .venv/dev.stamp: .venv/base.stamp
@@ -31,6 +31,11 @@ check: .venv/dev.stamp ## ruff, mypy, import-linter
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+package: .venv/dev.stamp ## wheel and sdist into dist/, tried in a fresh environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python scripts/check_package.py dist --constraints constraints.txt
+
 bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
 	@for script in $(filter-out benchmarks/timing.py benchmarks/subjects.py benchmarks/paper_decoder.py benchmarks/row_start.py benchmarks/recipe_folds.py benchmarks/cabrnet_step.py benchmarks/images_per_class.py,$(wildcard benchmarks/*.py)); do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
 
@@ -44,4 +49,4 @@ tables: .venv/dev.stamp ## the paper's tables on the built-in birds, into docs/t
 	cp runs/reproduce-quick/reproduction.json docs/results/reproduce-quick.json
 
 clean: ## remove the environment and caches
-	rm -rf .venv build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -13,7 +13,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "CHANGELOG.md": "CHANGELOG.md"}
+_TITLED = ("CONTRIBUTING.md", "CHANGELOG.md", "RELEASING.md")
+PAGES = {"README.md": "index.md", **{name: name for name in _TITLED}}
 """Files of the repository that are pages of the site."""
 _LINK = re.compile(r"(?<=\]\()([^)#:\s]+)(?=[#)])")
 _CODE = re.compile(r"(```.*?```|`[^`\n]*`)", flags=re.DOTALL)

@@ -8,13 +8,17 @@
     dp.MDM(any_classifier)(images)            # the decoder alone
 
 Everything that users need is a name of this package; what lies below may move. Names are imported when they
-are first used, so that `import dprotonet` stays light.
+are first used, so that `import dprotonet` stays light. It does one thing at once: torchvision and timm can be
+imported after it beside any build of torch (`dprotonet.compat`).
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dprotonet.compat import guard_imports
 from dprotonet.version import __version__
+
+guard_imports()
 
 _HOME = {
     # train and load

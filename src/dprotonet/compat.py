@@ -1,11 +1,15 @@
-"""What differs from machine to machine: one door to torchvision and timm, and how memory is kept.
+"""What differs from machine to machine: builds of torchvision, and how memory is kept.
 
-torchvision's wheel is built for CUDA. Beside a CPU-only torch its import fails, because the schemas of two
-operators that its compiled part should have registered are missing. We never call them; declaring them is
-enough. Where they exist (every matching pair of wheels) nothing is done.
+torchvision's wheel is built for CUDA. Beside a CPU-only torch its import fails, and timm's with it, because
+the schemas of two operators that its compiled part should have registered are missing. We never call them;
+declaring them is enough. `import dprotonet` watches for that import and then declares what is missing, so
+that anyone can import torchvision and timm afterwards. Where the operators exist, as in every matching pair
+of wheels, nothing is declared.
+
+Before `import dprotonet` nothing of ours has run: on such a machine `import timm` fails there, as it does
+without us. The same import after `import dprotonet` works, a failed one before it or not.
 """
 
-import ctypes
 import importlib
 import sys
 from functools import cache
@@ -27,17 +31,33 @@ def _declare_missing_operators() -> object:
     return library  # cached, so that the definitions live as long as the process
 
 
+class _ImportGuard:
+    """Is asked for every module before it is first imported; finds none itself."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name in ("torchvision", "timm") and name not in sys.modules:
+            _forget_submodules(name)
+        elif name == "torchvision._meta_registrations":
+            # The first module that needs the operators; the compiled part has had its turn to register them.
+            _declare_missing_operators()
+
+
+def _forget_submodules(package: str) -> None:
+    """A failed import leaves the submodules that it got to behind; they belong to a package that is gone."""
+    for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
+        del sys.modules[name]
+
+
+def guard_imports() -> None:
+    """Let torchvision and timm be imported on any build of torch, from now on; imports nothing itself."""
+    if not any(isinstance(finder, _ImportGuard) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _ImportGuard())
+
+
 def import_guarded(name: str) -> ModuleType:
-    """Import torchvision, timm or something that imports them, on any build of torch."""
-    try:
-        return importlib.import_module(name)
-    except RuntimeError as error:
-        if "torchvision::" not in str(error):
-            raise
-    _declare_missing_operators()
-    # A failed import leaves half-initialised modules behind; they must be imported anew.
-    for loaded in [m for m in sys.modules if m.split(".")[0] in ("torchvision", "timm")]:
-        del sys.modules[loaded]
+    """Import torchvision, timm or something that imports them, late: they take seconds."""
+    guard_imports()
     return importlib.import_module(name)
 
 
@@ -49,6 +69,8 @@ def keep_freed_memory() -> None:
     """
     if not sys.platform.startswith("linux"):
         return
+    import ctypes
+
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:  # musl has none
         trim_threshold, mmap_threshold = -1, -3

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @settings
 class DataConfig:
-    """Which images."""
+    """Images and splits."""
 
     data: str = "birds"
     """`birds` (built in), `folder:PATH` with train/CLASS/* and test/CLASS/*, or a public data set
@@ -30,22 +30,25 @@ class DataConfig:
     image_size: int = 224
     """Side of the square the network sees (Section 4.3)."""
     val_fraction: float = 0.1
-    """Share of the training images set aside for validation where the data has no split of its own."""
+    """Share of the training images held out for validation if the data has no validation split."""
     data_seed: int = 0
-    """Seed of the validation share, of the built-in birds and of augmentation."""
+    """Seed of the validation split, of the built-in birds and of augmentation."""
     folds: int = 0
-    """Cross-validate: divide training and validation images into so many parts, each once for validation."""
+    """Number of cross-validation folds of the training and validation images (0: no cross-validation)."""
     fold: int = 0
-    """Train this fold alone, 1 to --folds (0: each in turn, into --out/fold-1 …)."""
+    """Train this fold only, 1 to --folds (0: all of them, into --out/fold-1 …)."""
     allow_leaks: bool = False
-    """Go on although the same image is in two splits."""
+    """Train even if the same image is in two splits."""
     image_cache: str = ""
-    """Folder that keeps images at the network's size, so that files are decoded once; any name will do."""
+    """Folder for a cache of resized images, so that each file is decoded only once; empty: no cache."""
     species: int = 12
     """Number of built-in bird species, 2 to 200."""
     train_per_species: int = 60
+    """Training images per built-in species."""
     val_per_species: int = 15
+    """Validation images per built-in species."""
     test_per_species: int = 40
+    """Test images per built-in species."""
 
 
 @settings
@@ -62,199 +65,213 @@ class NetworkConfig:
         "pip-net",
         "blackbox",
     ] = "dprotonet"
-    """A rival's name implies other values of what follows (docs/rivals.md)."""
+    """Architecture; any but dprotonet changes the defaults of the settings below (docs/rivals.md)."""
     backbone: str = "timm:tf_efficientnet_lite0:packaged"
-    """`timm:NAME[:WEIGHTS]`, WEIGHTS being none, imagenet, packaged or a local file."""
+    """`timm:NAME[:WEIGHTS]`, where WEIGHTS is none, imagenet, packaged or a local file."""
     levels: int = 1
-    """How many of the backbone's last resolutions are joined into one feature map at the finest of them; 1 is
-    its last map only."""
+    """Number of the backbone's last feature maps (resolutions) that are joined into one, at the finest
+    resolution; 1 uses the last map only."""
     level_channels: int = 256
-    """Channels of a joined map."""
+    """Channels of the joined feature map."""
     level_power: float = 1.0
-    """Power that activations of the coarser levels are raised to before they are joined; 0.5 evens them out.
-    """
+    """Exponent applied to the activations of the coarser levels before joining; 0.5 reduces the dominance of
+    large ones."""
     channels: Literal[1, 3] = 3
-    """Colour or grey input."""
+    """Input channels: 3 for colour, 1 for grey."""
     dimension: int = 512
-    """D₁, channels after the shaping net."""
+    """D₁, output channels of the shaping net (the two 1×1 convolutions after the backbone)."""
     activation: Literal["none", "sigmoid", "softmax"] = "none"
-    """What ends the shaping net; ProtoPNet has a sigmoid, PIP-Net a softmax over channels."""
+    """Activation after the shaping net; ProtoPNet has a sigmoid, PIP-Net a softmax over channels."""
     regions: Literal["masks", "points", "patches", "occurrence", "parts"] = "masks"
-    """What prototypes are compared with: views of the whole map through masks, single places, blocks of them,
-    a learned map for each prototype, or parts that are found in every image (docs/parts.md)."""
+    """What prototypes are compared with: the whole feature map under random masks, single locations, patches
+    of them, a learned occurrence map per prototype, or parts found in every image (docs/parts.md)."""
     parts: int = 10
-    """Number of parts, for `--regions parts`: one for each prototype of a class. Of --parts and
-    --prototypes-per-class the one implies the other; if both are given, prototypes are dealt out in turn."""
+    """Number of parts, for `--regions parts`: one per prototype of a class. If only one of --parts and
+    --prototypes-per-class is given, the other follows; if both are, prototypes are assigned in turn."""
     whole: float = 0.0
-    """Weight of the image as a whole beside its parts, that of a part being 1, for `--regions parts`; 0 does
-    without. It takes one of --prototypes-per-class."""
+    """Weight of an additional region for the whole image, relative to a part, for `--regions parts` (0: no
+    such region). It uses one of --prototypes-per-class."""
     mask_style: Literal["spatial", "uniform", "file"] = "spatial"
-    """`uniform` is the paper's; `spatial` smooth and shared by channels; `file` reads --mask-file."""
+    """`uniform` is the paper's; `spatial` is smooth, the same for all channels; `file` reads --mask-file."""
     masks: int = 720
-    """Number of unrestricted feature masks."""
+    """Number of random feature masks."""
     mask_grid: int = 3
-    """Side of the random grid that a spatial mask is enlarged from."""
+    """Side of the random grid from which a spatial mask is upsampled."""
     mask_contrast: float = 0.5
-    """How deep a spatial mask goes: 1 nearly to 0; the smaller, the nearer to the global average."""
+    """Contrast of spatial masks: 1 reaches nearly to 0; small values come close to global average pooling."""
     mask_seed: int = 0
+    """Seed of the random masks."""
     mask_file: str = ""
-    """An .npy array (R, D or 1, h, w) in [0, 1]."""
+    """An .npy file with masks (R, D or 1, h, w) in [0, 1], for `--mask-style file`."""
     patch: tuple[int, int] = (1, 1)
     """Height and width of a patch, for `--regions patches`."""
     prototypes_per_class: int = 10
-    """Of its own; with `--ownership pool` slots of a class for prototypes of the pool."""
+    """Prototypes per class; with `--ownership pool` the slots per class for prototypes of the pool."""
     ownership: Literal["class", "pool", "channels"] = "class"
-    """Whose prototypes are: each a class's own; a `pool` for all classes, whose slots choose (ProtoPool); or
-    the `channels` of the map, --dimension of them, that nobody owns (PIP-Net)."""
+    """How prototypes belong to classes: each to one `class`; shared in a `pool` from which slots choose
+    (ProtoPool); or the `channels` of the feature map, --dimension of them, without a class (PIP-Net)."""
     pool: int = 202
-    """Number of prototypes for `--ownership pool`; ProtoPool's for 200 species of birds."""
+    """Number of prototypes for `--ownership pool`; 202 is ProtoPool's value for 200 species of birds."""
     similarity: Literal["log", "cosine"] = "log"
+    """Similarity of a region and a prototype: log of the distance, Eq. (2), or cosine."""
     epsilon: float = 1e-12
     """ε of Eq. (2)."""
     head_own: float = 1.0
-    """Weight of the head between a class and its prototypes, at the start."""
+    """Initial weight of the head between a class and its own prototypes."""
     head_other: float = -0.5
-    """Weight of the head between a class and prototypes of others, at the start."""
+    """Initial weight of the head between a class and the prototypes of other classes."""
 
 
 @settings
 class TrainingConfig:
-    """Learning (Algorithm 2 and Section 4.3)."""
+    """Training (Algorithm 2 and Section 4.3)."""
 
     mode: Literal["joint", "frozen", "auto"] = "joint"
-    """`joint` trains the backbone too, as in the paper; `frozen` caches its features, for laptops; `auto`
-    tries both on three folds of the training images and takes the better (docs/training.md)."""
+    """`joint` fine-tunes the backbone too, as in the paper; `frozen` trains on its cached features, for
+    laptops; `auto` compares both on three folds of the training images (docs/training.md)."""
     seed: int = 0
+    """Seed of initialisation and training."""
     epochs: int = 30
-    """Warm and joint epochs, at least the warm ones; rounded up to end at a push."""
+    """Warm and joint epochs together, at least --warm-epochs; rounded up to end with a push."""
     views_per_epoch: int = 1
-    """How often an epoch sees each training image, each time another augmented view. ProtoPNet stores 30
-    augmented copies of each image, the paper an unknown number, so their epochs are as many times longer."""
+    """Augmented views of each training image per epoch. ProtoPNet stores 30 augmented copies of each image,
+    the paper an unknown number, so their epochs are that many times longer."""
     warm_epochs: int = 5
+    """Epochs at the start during which the backbone stays frozen."""
     push_every: int = 10
+    """Epochs between pushes (projections of prototypes onto training images)."""
     pretrain_epochs: int = 0
-    """Epochs before all others that learn prototypes without classes, for `--ownership channels`."""
+    """Epochs of self-supervised pre-training, without labels, for `--ownership channels`."""
     slot_epochs: int = 10
-    """Epochs within which slots decide for prototypes, for `--ownership pool`."""
+    """Epochs within which slots settle on their prototypes, for `--ownership pool`."""
     last_layer_epochs: int = 20
-    """Epochs of the head alone after each push."""
+    """Epochs after each push in which only the head (last layer) is trained."""
     patience: int = 2
-    """Pushes without a better validation accuracy before training stops."""
+    """Early stopping: number of pushes without a better validation accuracy."""
     batch_size: int = 60
-    """Images that a step learns from, over all processes."""
+    """Images per optimiser step, over all processes."""
     accumulate: int = 1
-    """In how many pieces, one after another, a process computes its part of a step: so many times less
-    memory, the same step (docs/training.md)."""
+    """Gradient accumulation: compute each batch in this many pieces, for less memory and the same step
+    (docs/training.md)."""
     checkpoint_activations: bool = False
-    """Compute the backbone's activations anew where a step needs them back: far less memory, a third more
-    time."""
+    """Recompute the backbone's activations in the backward pass: less memory, a third more time."""
     memory_format: Literal["auto", "channels_first", "channels_last"] = "auto"
-    """How weights and activations of a backbone that learns lie in memory; `auto` is `channels_last` on CPUs,
+    """Memory layout of weights and activations of a trainable backbone; `auto` is `channels_last` on CPUs,
     where it is faster."""
     push_images: int = 40
-    """M of multi-image prototype learning; 1 is the single-image push of earlier work."""
+    """M of multi-image prototype learning: views averaged per source image; 1 is the push of earlier work."""
     push_sources: int = 1
-    """How many images of its class a prototype is mixed from, M views of each; the paper has one."""
+    """Number of source images averaged into a prototype, M views of each; the paper has one."""
     augmentations: int = 4
-    """Augmented views of each training image that are kept, in frozen mode or with --frozen-stages."""
+    """Cached augmented views per training image, in frozen mode or with --frozen-stages."""
     rate_backbone: float = 1e-4
+    """Learning rate of the backbone."""
     rate_shaping: float = 3e-3
+    """Learning rate of the shaping net."""
     rate_prototypes: float = 3e-3
+    """Learning rate of the prototypes."""
     rate_head: float = 1e-4
+    """Learning rate of the head."""
     rate_parts: float = 1e-2
-    """Of the maps that say where parts are, for `--regions parts`."""
+    """Learning rate of the part maps, for `--regions parts`."""
     optimizer: Literal["adam", "adamw"] = "adam"
-    """`adam` adds the weight decay to the gradient, `adamw` takes it off the weights."""
+    """`adam` adds the weight decay to the gradient, `adamw` decouples it."""
     label_smoothing: float = 0.0
-    """Share of the cross-entropy's target that falls to all classes alike."""
+    """Label smoothing of the cross-entropy."""
     class_weights: Literal["none", "balanced"] = "none"
-    """`balanced`: the fewer images a class has, the more each counts in the cross-entropy: classes alike."""
+    """`balanced`: weight the cross-entropy by inverse class frequency, so that all classes count equally."""
     sampling: Literal["natural", "balanced"] = "natural"
     """`balanced`: an epoch shows every class equally often, `natural` every image."""
     frozen_stages: int = 0
-    """How many of the backbone's first resolutions stay frozen in joint mode (EfficientNet-Lite0: 3 of 5 to
-    stride 8). What they make of each view is kept, as in frozen mode, so that a step takes a fraction of the
-    time; --augmentations says how many views there are."""
+    """Number of the backbone's first stages that stay frozen in joint mode (EfficientNet-Lite0: 3 of 5, up
+    to stride 8). Their output for each view is cached, as in frozen mode, so that a step takes a fraction of
+    the time; --augmentations is the number of views."""
     batchnorm: Literal["learns", "frozen"] = "learns"
-    """Statistics of the backbone's BatchNorm in joint mode: of the batches, or as they were pre-trained."""
+    """BatchNorm statistics of the backbone in joint mode: of the batches, or frozen as pre-trained."""
     shaping_dropout: float = 0.0
-    """Share of the channels that each layer of the shaping net does without in a training step; of a black
-    box, which has none, of the pooled features."""
+    """Dropout rate of the channels in each layer of the shaping net; for a black box, of the pooled
+    features."""
     part_dropout: float = 0.0
-    """Share of the parts that a training step does without in an image, for `--regions parts`."""
+    """Dropout rate of the parts of an image in training, for `--regions parts`."""
     part_area: float = 1.0
-    """Share of the image that all parts together may have before it costs, for `--regions parts`; 1: all."""
+    """Share of the image that all parts together may cover without a penalty, for `--regions parts` (1: no
+    penalty)."""
     part_foreground: Literal["border", "energy"] = "border"
-    """Parts begin as clusters that keep away from the image's border, or of places that look like what tells
-    the classes apart, for `--regions parts`."""
+    """Initial parts, for `--regions parts`: clusters away from the image `border`, or clusters of locations
+    with class-discriminative features (`energy`)."""
     prototypes_learn: Literal["always", "never"] = "always"
-    """`never`: prototypes are region vectors of training images from the start, pushed before the first epoch
-    and again and again; in between the shaping net learns to see images by them."""
+    """`never`: prototypes are always region vectors of training images, set by a push before the first epoch
+    and by later pushes; only the other parameters are trained."""
     head_learns: Literal["always", "last", "never"] = "always"
-    """When the head learns: in all stages (Algorithm 2), only in the last-layer stage, or not at all."""
+    """When the head is trained: in all stages (Algorithm 2), only in the last-layer stage, or never."""
     prototype_start: Literal["regions", "uniform"] = "regions"
-    """Prototypes begin as region vectors of training images, or as draws from U(0, 1)."""
+    """Initial prototypes: region vectors of training images, or random, from U(0, 1)."""
     shaping_start: Literal["random", "discriminant"] = "random"
-    """The shaping net begins at random, or as the projection that tells the training classes apart; of a
-    black box, its head."""
+    """Initial weights of the shaping net (for a black box, of its head): random, or the linear discriminant
+    (LDA) of the training classes."""
     rate_schedule: Literal["cosine", "constant", "step"] = "cosine"
-    """How learning rates go over the epochs; the paper names no decay. `step` is ProtoPNet's."""
+    """Learning-rate schedule; the paper names no decay. `step` is ProtoPNet's."""
     decay_backbone: float = 1e-3
     """Weight decay of the backbone; the paper names none, ProtoPNet has this one."""
     decay_shaping: float = 3e-2
     """Weight decay of the shaping net, chosen on validation data."""
     cluster: float = 0.8
-    """λ₁ of Eq. (4)."""
+    """λ₁ of Eq. (4), the weight of the cluster loss."""
     separation: float = -0.08
     """λ₂ of Eq. (4), the weight of the mean distance to foreign prototypes (see docs/fidelity.md)."""
     foreign: float = 1e-4
-    """λ₃ of Eq. (4)."""
+    """λ₃ of Eq. (4), the L1 penalty on head weights to prototypes of other classes."""
     occurrence: float = 0.0
     """Weight of XProtoNet's occurrence loss, for `--regions occurrence`."""
     alignment: float = 0.0
-    """Weight of PIP-Net's loss that two views of an image agree, for `--ownership channels`."""
+    """Weight of PIP-Net's alignment loss (two views of an image agree), for `--ownership channels`."""
     uniformity: float = 0.0
-    """Weight of PIP-Net's loss that all prototypes are used, for `--ownership channels`."""
+    """Weight of PIP-Net's uniformity loss (all prototypes are used), for `--ownership channels`."""
     workers: int = 0
-    """Processes that read images ahead; they change the speed, never the result."""
+    """Data-loading processes; they change the speed, never the result."""
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"
+    """Mixed-precision training."""
     log: str = ""
-    """Where curves go beside the run folder, separated by commas: tensorboard (files in the run folder),
-    mlflow, wandb (each needs the extra of its name)."""
+    """Experiment trackers, separated by commas: tensorboard (files in the run folder), mlflow, wandb (each
+    needs the extra of its name)."""
     tensorboard: bool = False
     """The former spelling of --log tensorboard."""
 
 
 @settings
 class AugmentationConfig:
-    """How training images are warped and mirrored, each way by its own chance (Section 4.3)."""
+    """Augmentation of training images; each transform has its own probability (Section 4.3)."""
 
     rotation: float = 15.0
-    """Largest turn either way, in degrees; 0 turns it off."""
+    """Largest rotation either way, in degrees; 0 turns it off."""
     rotation_probability: float = 0.8
+    """Probability of a rotation."""
     shear: float = 10.0
-    """Largest slant either way, in degrees."""
+    """Largest shear either way, in degrees."""
     shear_probability: float = 0.8
+    """Probability of a shear."""
     perspective: float = 0.2
-    """Share of half the side within which the corners wander."""
+    """Perspective: largest shift of the corners, as a fraction of half the side."""
     perspective_probability: float = 0.8
+    """Probability of a perspective transform."""
     distortion: float = 0.015
-    """Share of the side by which the nodes of a coarse grid move."""
+    """Elastic distortion: shift of the nodes of a coarse grid, as a fraction of the side."""
     distortion_probability: float = 0.8
+    """Probability of a distortion."""
     flip: float = 0.5
-    """Probability of the mirror image; 0 where left and right differ, as in chest X-rays."""
+    """Probability of a horizontal flip; set 0 where left and right differ, as in chest X-rays."""
 
 
 @settings
 class ExplainingConfig:
-    """How `dprotonet explain` shows this run unless told otherwise (Section 3.4)."""
+    """Defaults of `dprotonet explain` for this run (Section 3.4)."""
 
     decoder: Literal["fast", "best", "paper", "sampled"] = "fast"
     """Preset of the MDM decoder at prototype nodes (docs/decoder.md)."""
     image_weight: float = 0.5
-    """α of Eq. (18), on the sheets of explanations."""
+    """α of Eq. (18): weight of the image in blended heatmaps."""
     heatmap_weight: float = 0.5
-    """β of Eq. (18), on the sheets of explanations."""
+    """β of Eq. (18): weight of the heatmap in blended heatmaps."""
 
 
 @dataclass(frozen=True)
@@ -271,7 +288,7 @@ class Config:
     augmentation: AugmentationConfig = field(default_factory=AugmentationConfig)
     explaining: ExplainingConfig = field(default_factory=ExplainingConfig)
     recipe: str = "default"
-    """Which values are implied: those of `default`, `parts`, `masks`, the `paper`, or a rival's authors."""
+    """Whose default values: `default`, `parts`, `masks`, `paper`, or those of another network's authors."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BenchmarkArguments:
-    """Train and evaluate every row and column of a plan, and write its table. Goes on where it stopped."""
+    """Train and evaluate every row and column of a plan, and write its table. Repeat it to continue."""
 
     plan: Annotated[Path, tyro.conf.Positional]
     """A TOML file with [[row]] and [[column]]; see configs/quick."""
     out: Path
     """Folder for runs, tables and pictures."""
     cache: Path | None = None
-    """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
+    """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
 

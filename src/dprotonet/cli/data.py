@@ -28,7 +28,7 @@ _USAGE = "usage: dprotonet data check SPEC [--out DIR] [--json]"
 
 @dataclass(frozen=True)
 class CheckArguments:
-    """Counts per class and split, sizes, truth, broken and missing files, leaks; a sheet of images.
+    """Check a data set: counts per class and split, sizes, truth, broken and missing files, leaks.
 
     Exit code 1 if an official file is missing or the same image is in two splits.
     """

@@ -1,8 +1,11 @@
 """`dprotonet demo`: the main job end to end on the built-in birds, in minutes on a laptop."""
 
 import json
+import os
 import shlex
+import shutil
 import sys
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +67,29 @@ def main(words: list[str]) -> None:
     for name, path in results["pictures"].items():
         print(f"{name + ':':<18}{path}")
     print(f"{'report:':<18}{results['report']}")
-    print(f"next: dprotonet explain {shlex.quote(str(arguments.out))} IMAGE --out explained")
+    print(next_command(arguments.out))
+
+
+def next_command(run: Path) -> str:
+    """What to do with the run, as it can be typed here: the page, where what it needs is installed."""
+    from dprotonet.cli.serve import missing_packages
+
+    words = f"explain {shlex.quote(str(run))} IMAGE --out explained"
+    if not missing_packages():
+        words = f"serve {shlex.quote(str(run))}"
+    return f"next: {_this_command()} {words}"
+
+
+def _this_command() -> str:
+    """`dprotonet`, or its path where no environment has been activated, as after `make demo`."""
+    ours = shutil.which("dprotonet", path=sysconfig.get_path("scripts"))
+    if ours is None:
+        return f"{shlex.quote(sys.executable)} -m dprotonet"
+    on_path = shutil.which("dprotonet")
+    if on_path is not None and os.path.samefile(on_path, ours):
+        return "dprotonet"
+    below = Path(ours).is_relative_to(Path.cwd())
+    return shlex.quote(os.path.relpath(ours) if below else ours)
 
 
 def _report(found: "DemoResults", folder: Path, on_progress: "Progress") -> str:

@@ -12,7 +12,7 @@ from dprotonet.cli.source import AllowLeaks, Json, RunFolderPath, SameClasses, S
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Accuracy, balanced accuracy, recall per class, confusion matrix; AUROC and more for two classes."""
+    """Measure accuracy, balanced accuracy, recall per class, confusion matrix; AUROC for two classes."""
 
     run: RunFolderPath
     data: SameClasses = None
@@ -20,10 +20,11 @@ class EvaluateArguments:
     out: Path | None = None
     """Folder for the results (default: RUN/evaluation)."""
     positive: str | None = None
-    """Of two classes the one that sensitivity is of (default: the second; folders go by the alphabet)."""
+    """The positive one of two classes, for sensitivity (default: the second, alphabetically for folders)."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     workers: int = 0
+    """Data-loading processes; they change the speed, never the result."""
 
 
 def main(words: list[str]) -> None:

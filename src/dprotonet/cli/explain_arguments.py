@@ -14,23 +14,23 @@ Preset = Literal["fast", "best", "paper", "sampled"]
 
 @dataclass(frozen=True)
 class ExplainArguments:
-    """Heatmaps of the prototypes that decided, as a sheet for every image, with all maps and numbers."""
+    """Explain predictions by heatmaps of the deciding prototypes: a sheet per image, all maps and numbers."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder, or an .onnx file made by `dprotonet export`."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Image files."""
     out: Path
-    """Folder for the results, a subfolder for every image."""
+    """Folder for the results, one subfolder per image."""
     top: int = 3
-    """How many prototypes to explain for each image; the rest is summed up."""
+    """Number of prototypes to explain per image; the contributions of the others are summed."""
     preset: Preset | None = None
-    """How the decoder learns its masks (default: what the run's recipe says, fast unless it is the paper's;
-    sampled for an .onnx file, as it needs no gradients); paper is the paper's own and slow."""
+    """Preset of the decoder (default: that of the run's recipe, which is fast unless the recipe is paper; for
+    an .onnx file sampled, which needs no gradients). paper is the paper's own and slow."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
     samples: int | None = None
-    """Masked images that the preset sampled asks about (default: its own)."""
+    """Number of masked images for the preset sampled (default: the preset's)."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None

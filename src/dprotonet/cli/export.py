@@ -13,7 +13,7 @@ from dprotonet.cli.parse import parsed
 
 @dataclass(frozen=True)
 class ExportArguments:
-    """Prediction and evidence in one file, for any number of images: RGB, float32 in [0, 1]."""
+    """Export prediction and evidence as one file; its input is a batch of RGB images, float32 in [0, 1]."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""

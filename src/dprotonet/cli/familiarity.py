@@ -14,16 +14,16 @@ from dprotonet.errors import UserError
 
 @dataclass(frozen=True)
 class FamiliarityArguments:
-    """Measure on known images how far from the prototypes is still usual, and keep it in the run folder."""
+    """Set the distance threshold of the warning about unfamiliar images, from known images."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder; its familiarity.json is written."""
     share: float = 0.05
-    """How many of the known images may be warned of."""
+    """Share of known images that may get a warning (false positives)."""
     data: str | None = None
     """Other known images (default: the data the run was trained on)."""
     split: Literal["val", "test"] = "val"
-    """Never the training images: the run knows them too well."""
+    """The split to measure on; never train, which the run has learned from."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None

@@ -17,8 +17,8 @@ from dprotonet.errors import UserError
 class ImportArguments:
     """Make a run folder of the state dict of an original ProtoPNet (.pth, .pt, .bin or .safetensors).
 
-    A file that holds the whole pickled model is refused, for reading it would run code:
-    save model.state_dict() from where it was trained.
+    A file that holds a whole pickled model is refused, because reading it would run code: save
+    model.state_dict() where it was trained.
     """
 
     file: Annotated[Path, tyro.conf.Positional]
@@ -26,13 +26,13 @@ class ImportArguments:
     out: Path
     """The run folder to make."""
     classes: Path | None = None
-    """A text file with a class name a line, in order (default: those of --data, else class 0, class 1 …)."""
+    """A text file with one class name per line (default: those of --data, else class 0, class 1 …)."""
     data: str | None = None
     """The data set it was trained on, as in train, so that `dprotonet evaluate` knows it."""
     backbone: str | None = None
-    """timm:NAME of the trunk (default: found by itself for ResNet, VGG and DenseNet)."""
+    """timm:NAME of the backbone (default: detected for ResNet, VGG and DenseNet)."""
     image_size: int = 224
-    """Side of the square the network was trained on."""
+    """Side of the square images the network was trained on."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
 

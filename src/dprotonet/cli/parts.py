@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 class PartsArguments:
     """List what part each prototype stands for, and draw its place in many images of one class.
 
-    Names are suggested where the data knows parts; with --name you give your own. They are kept in the run
-    folder, and `explain`, `report` and `serve` use them.
+    Names are suggested where the data has part annotations; with --name you give your own. They are stored in
+    the run folder, and `explain`, `report` and `serve` use them.
     """
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder; its prototypes must be places (--regions points, patches or parts)."""
     name: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
-    """A name for a prototype, as NUMBER=NAME, such as 12=beak; may be repeated. Looks at no images.
+    """A name for a prototype, as NUMBER=NAME, such as 12=beak; may be repeated. Reads no images.
     With --regions parts it is the name of the whole part."""
     class_name: Annotated[str | None, tyro.conf.arg(name="class")] = None
     """The class to draw (default: the first)."""
     images: int = 20
-    """In how many training images each prototype is looked at: its nearest ones."""
+    """Number of nearest training images to examine per prototype."""
     out: Path | None = None
     """Where to write the picture (default: parts.png in the run folder)."""
     data: str | None = None

@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PredictArguments:
-    """Classify images and list the prototypes that decided. A broken image is reported, the others go on."""
+    """Classify images and list the deciding prototypes. Unreadable images are reported and skipped."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Image files."""
     top: int = 5
-    """How many prototypes to list for each image, and to picture with --out; the rest is summed up."""
+    """Number of prototypes to list (and, with --out, to draw) per image; the others are summed."""
     out: Path | None = None
     """Also save a picture of the evidence for each image into this folder."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     batch_size: int = 32
+    """Images per forward pass."""
 
 
 def main(words: list[str]) -> None:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PrototypesArguments:
-    """List prototypes class by class, the least pure first; the facts are kept in the run folder."""
+    """List prototypes class by class, the least pure first; the facts are stored in the run folder."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     data: str | None = None
-    """Where the run's data is now, if it has moved; looked at once more even if facts are kept."""
+    """Where the run's data is now, if it has moved; the facts are then computed again."""
     nearest: int = 10
-    """How many of the nearest training images purity looks at, or as many as the class has, if fewer."""
+    """Number of nearest training images for purity (at most as many as the class has)."""
     json: bool = False
     """Print one JSON object on stdout, with the names of the nearest images, and nothing else there."""
     device: str | None = None

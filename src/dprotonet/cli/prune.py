@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PruneArguments:
-    """Drop prototypes, let the last layer learn again, and tell accuracy before and after.
+    """Drop prototypes, retrain the last layer, and report accuracy before and after.
 
     By ProtoPNet's rule (--nearest, --least) unless --drop or --purity is given.
     """
@@ -32,16 +32,16 @@ class PruneArguments:
     drop: str | None = None
     """Numbers of the prototypes to drop, such as 3,17 (`dprotonet prototypes` lists them)."""
     purity: float | None = None
-    """Drop those of whose nearest training images a smaller share is of their class, such as 0.5."""
+    """Drop prototypes whose purity is below this value, such as 0.5."""
     nearest: int | None = None
-    """How many of the nearest training images to look at (default: 6; for --purity 10, or as
-    many as the class has)."""
+    """Number of nearest training images to examine (default: 6; for --purity 10, or as many as the class
+    has)."""
     least: int | None = None
     """How many of them must be of the prototype's class (default: 3)."""
     retrain: bool = True
-    """Whether the last layer learns again, on training images as in training."""
+    """Whether to retrain the last layer on the training images."""
     split: Literal["train", "val", "test"] = "val"
-    """A split on which accuracy before and after is told, besides train and val."""
+    """An additional split on which to report accuracy before and after, besides train and val."""
     data: str | None = None
     """Where the run's data is now, if it has moved."""
     json: bool = False

@@ -15,7 +15,7 @@ from dprotonet.errors import UserError
 
 @dataclass(frozen=True)
 class QualityArguments:
-    """Overlap of the rows shown, parts they lie on, consistency, stability, purity, size, duplicates."""
+    """Measure prototypes: overlap of rows, parts, consistency, stability, purity, size, duplicates."""
 
     run: RunFolderPath
     data: SameClasses = None
@@ -23,24 +23,24 @@ class QualityArguments:
     out: Path | None = None
     """Folder for quality.json (default: RUN/quality)."""
     images: int = 3
-    """Images of each class."""
+    """Images per class."""
     top: int = 5
-    """Rows shown for an image; and prototypes of each class, those that say most for it in these images."""
+    """Rows per image; and prototypes per class, those that contribute most to it in these images."""
     maps: Literal["decoder", "similarity"] = "decoder"
-    """Heatmaps of the decoder, or the network's own similarity or occurrence maps, which are cheap."""
+    """Heatmaps of the decoder, or the network's own similarity or occurrence maps (faster)."""
     skip: str = ""
-    """What to leave out, for each costs maps of its own: noise, far, purity, or several with commas."""
+    """Measures to skip, because they need additional maps: noise, far, purity, separated by commas."""
     noise: float = 0.2
-    """Standard deviation of the noise, as the network sees images."""
+    """Standard deviation of the noise, on normalised images."""
     preset: Preset = "fast"
-    """How the decoder learns its masks."""
+    """Preset of the decoder."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
     intervention: int = 0
-    """Change parts one by one in so many images, and see whether heatmaps point at those that matter; needs
-    data that can be drawn again, such as the built-in birds (0: not at all)."""
+    """Number of images in which to change parts one by one, to test whether heatmaps mark the important ones;
+    needs data that can be rendered again, such as the built-in birds (0: no test)."""
     explainers: str = "mdm,gradcam,gradcam++,similarity"
-    """Whose heatmaps --intervention judges, beside the evidence rows; comma between methods of `compare`."""
+    """Methods that --intervention tests besides the evidence rows, as in `compare`, separated by commas."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     device: Device = None

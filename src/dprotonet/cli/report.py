@@ -21,27 +21,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReportArguments:
-    """What the model is, how good it is, its prototypes, and single decisions explained, as one HTML file."""
+    """Write a report as one HTML file: the model, its accuracy, its prototypes, and explained predictions."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The file to write (default: RUN/report.html); an earlier report there is replaced."""
     data: str | None = None
-    """Another data set with the same classes, or none: only what the run folder has (default: the data that
-    the run was trained on, or none where that is gone)."""
+    """Another data set with the same classes, or none to use the run folder only (default: the data that the
+    run was trained on, or none if that is gone)."""
     compare: Path | None = None
-    """The --out folder of dprotonet compare, for its tables (default: one that lies in the run folder)."""
+    """The --out folder of dprotonet compare, for its tables (default: one inside the run folder)."""
     images: int = 2
-    """How many of the surest and of the least sure answers and of the mistakes to explain."""
+    """Number of images to explain of each kind: most certain, least certain, mistakes."""
     top: int = 3
-    """How many prototypes to show for each; the rest is summed up."""
+    """Number of prototypes to show per image; the others are summed."""
     heatmaps: Literal["stored", "shown", "all"] = "shown"
-    """Which heatmaps to make: none but those already kept, those of the explained images, or also those of
-    all prototypes (some seconds each, once a run)."""
+    """Which heatmaps to use: only stored ones, also those of the explained images, or also those of all
+    prototypes (some seconds each, once per run)."""
     preset: Preset = "fast"
-    """How the decoder learns its masks; fast whatever the run's recipe says, since a page has many maps and
-    the paper's decoder takes minutes for each. The page says which was used."""
+    """Preset of the decoder; fast whatever the run's recipe is, because a page has many maps and the paper's
+    decoder takes minutes for each. The page says which was used."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
     overwrite: bool = False
@@ -49,7 +49,7 @@ class ReportArguments:
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     allow_leaks: bool = False
-    """Go on although the same image is in two splits of --data."""
+    """Go on even if the same image is in two splits of --data."""
     device: str | None = None
     """Where to compute, such as cuda (default: the CPU)."""
 

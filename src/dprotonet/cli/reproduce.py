@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReproduceArguments:
-    """Run what the paper's tables and figures need, and set our numbers beside the paper's."""
+    """Run what the paper's tables and figures need, and show our numbers beside the paper's."""
 
     what: Annotated[tuple[str, ...], tyro.conf.Positional] = ()
     """table-1 … table-5, figure-5 … figure-17, tables, figures, or all (the default)."""
     data_root: Path = Path("data")
-    """Folder with CUB_200_2011, stanford_cars, rsna and PALM; what is missing is told and left out."""
+    """Folder with CUB_200_2011, stanford_cars, rsna and PALM; missing ones are reported and left out."""
     out: Path = Path("runs/reproduce")
-    """Folder for runs, tables and pages, where the same command goes on (--quick: runs/reproduce-quick)."""
+    """Folder for runs, tables and pages; the same command continues there (--quick: runs/reproduce-quick)."""
     quick: bool = False
     """All of it on the built-in birds with a frozen EfficientNet-Lite0, within 45 minutes on two cores."""
     plan: bool = False
-    """Only list what would be run, with the time it would take here, and which data is missing."""
+    """Only list what would be run, with an estimate of the time, and which data is missing."""
     plans: Path | None = None
-    """Plans of your own: a folder with files named like those of configs/paper or configs/quick."""
+    """A folder with your own plans, named like those of configs/paper or configs/quick."""
     cache: Path | None = None
-    """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
+    """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
 

@@ -15,7 +15,7 @@ from dprotonet.errors import ComputationError, UserError
 
 @dataclass(frozen=True)
 class SanityArguments:
-    """Rank correlation of heatmaps with those of the intact network, while its layers become random."""
+    """Randomise the network layer by layer; report the rank correlation of heatmaps with the intact one."""
 
     model: RunOrTimm
     out: Path
@@ -23,12 +23,13 @@ class SanityArguments:
     data: AnyImages = None
     split: Split = "test"
     methods: str = "mdm,gradcam"
-    """Comma between methods, as of `dprotonet compare`."""
+    """Methods as in `dprotonet compare`, separated by commas."""
     limit: int = 4
-    """So many images, drawn from the split; all of them where there are fewer."""
+    """Number of images, sampled from the split (at most all of them)."""
     stages: int = 8
-    """States of forgetting, from the last layer to the first."""
+    """Number of randomisation stages, from the last layer to the first."""
     seed: int = 0
+    """Seed of the images and of the random weights."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     device: Device = None

@@ -19,25 +19,25 @@ EXTRA = {"fastapi": "fastapi", "uvicorn": "uvicorn", "python_multipart": "python
 
 @dataclass(frozen=True)
 class ServeArguments:
-    """Drop an image on a page and watch the evidence appear. Only this machine is let in, unless told."""
+    """Show a run as a web page with predictions and evidence. Only this machine has access by default."""
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     host: str = "127.0.0.1"
-    """The address to listen at; one beyond this machine needs --token."""
+    """The address to listen on; access from other machines needs --token."""
     port: int = 8000
-    """The port; 0 takes a free one."""
+    """The port (0: any free one)."""
     token: str = ""
-    """A secret of 16 characters or more that callers must have (also read from DPROTONET_TOKEN)."""
+    """A secret of at least 16 characters that clients must send (also read from DPROTONET_TOKEN)."""
     name: tuple[str, ...] = ()
-    """Other names under which the server may be reached, such as one of a proxy."""
+    """Additional host names of the server, such as that of a proxy."""
     preset: Literal["fast", "best", "paper", "sampled"] = "fast"
-    """How the decoder learns its masks; fast whatever the run's recipe says, since a page has many maps and
-    the paper's decoder takes minutes for each. The page says which was used."""
+    """Preset of the decoder; fast whatever the run's recipe is, because a page has many maps and the paper's
+    decoder takes minutes for each. The page says which was used."""
     max_megabytes: float = 20.0
-    """The largest image file that is accepted."""
+    """Largest accepted image file, in megabytes."""
     max_megapixels: float = 50.0
-    """The largest image that is accepted."""
+    """Largest accepted image, in megapixels."""
     device: str | None = None
     """Where to compute, such as cuda (default: the CPU)."""
 
@@ -64,10 +64,14 @@ def main(words: list[str]) -> None:
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
 
 
+def missing_packages() -> list[str]:
+    """What `dprotonet serve` needs and is not installed."""
+    return [package for module, package in EXTRA.items() if find_spec(module) is None]
+
+
 def _check_extra() -> None:
-    for module, package in EXTRA.items():
-        if find_spec(module) is None:
-            raise UserError(f"dprotonet serve needs the package {package}: pip install 'dprotonet[web]'")
+    for package in missing_packages():
+        raise UserError(f"dprotonet serve needs the package {package}: pip install 'dprotonet[web]'")
 
 
 def _announce(address: str) -> None:

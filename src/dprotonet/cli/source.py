@@ -27,7 +27,7 @@ AnyImages = Annotated[
 ]
 Split = Literal["train", "val", "test"]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object on stdout and nothing else there.")]
-AllowLeaks = Annotated[bool, tyro.conf.arg(help="Go on although the same image is in two splits of --data.")]
+AllowLeaks = Annotated[bool, tyro.conf.arg(help="Go on even if the same image is in two splits of --data.")]
 Device = Annotated[str | None, tyro.conf.arg(help="Where to compute, such as cuda (default: the CPU).")]
 
 

@@ -33,25 +33,25 @@ _WIDTH = 46  # of a value in --show-config, before its origin
 
 @dataclass(frozen=True)
 class TrainArguments:
-    """Train a DProtoNet. Flags override --config FILE, which overrides what recipe, mode and network say."""
+    """Train a DProtoNet. Flags override --config FILE, which overrides recipe, mode and network."""
 
     out: Path | None = None
-    """The run folder to make (required, but for --show-config)."""
+    """The run folder to create (required, except with --show-config)."""
     recipe: str = "default"
-    """Which values are implied where none is given: default (parts), parts, masks, paper (the paper to the
-    letter), or a rival's as its authors have it: protopnet, np-protopnet, gen-protopnet, xprotonet,
+    """Which values are implied for settings that you do not give: default (parts), parts, masks, paper (the
+    paper's own), or those of another network's authors: protopnet, np-protopnet, gen-protopnet, xprotonet,
     protopool, pip-net, blackbox."""
     config: Path | None = None
-    """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining]; what
-    --show-config prints is one."""
+    """A TOML file with `recipe` and tables [data], [network], [training], [augmentation], [explaining];
+    --show-config prints one."""
     show_config: bool = False
-    """Print every value with where it comes from, as such a file, and train nothing."""
+    """Print every value and its origin as a TOML file, and train nothing."""
     resume: bool = False
-    """Go on with the run in --out after it was stopped."""
+    """Continue the interrupted run in --out."""
     overwrite: bool = False
-    """Replace the run that is in --out."""
+    """Replace an existing run in --out."""
     cache: Path | None = None
-    """Where frozen mode keeps features (default: the user's cache folder, or $DPROTONET_CACHE)."""
+    """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
     data: DataConfig = field(default_factory=DataConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)

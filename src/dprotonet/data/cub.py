@@ -4,8 +4,8 @@ ROOT is the folder CUB_200_2011 of the original archive. The segmentations are a
 unpacked in ROOT or beside it; without them the truth is the box, and a cropped image has none, since its box
 is all of it. docs/data.md has the whole tree.
 
-Unstated: whether the paper's birds are cropped to their boxes, as ProtoPNet's are. Both can be had.
-Unstated: where a segmentation, a mean over annotators, ends. At one half.
+Unstated: whether the paper's birds are cropped to their boxes, as ProtoPNet's are. Both are available.
+Unstated: the threshold of a segmentation, which is a mean over annotators. One half here.
 """
 
 import re

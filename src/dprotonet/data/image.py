@@ -4,8 +4,8 @@ Whatever the file holds (grey, 16 bit, float, palette, transparency, CMYK, EXIF 
 what a person sees in an image viewer; of several frames or pages, the first. Image and mask are fitted to the
 square here, alike and once; augmentation and normalisation are left to `transforms`.
 
-Unstated: the paper "cropped to 224x224". We squash the whole image to the square, antialiased, as ProtoPNet's
-test pipeline does: no localisation truth is ever cropped away, and image and mask stay aligned.
+Unstated: the paper "cropped to 224x224". We resize the whole image to the square, antialiased, as ProtoPNet's
+test pipeline does: no localisation truth is cropped away, and image and mask stay aligned.
 """
 
 from collections.abc import Callable, Iterator

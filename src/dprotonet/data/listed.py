@@ -18,7 +18,7 @@ from dprotonet.data.scan import ImageFile
 class ListedImages:
     """One split; masks and boxes become truth, points keypoints and discs; a crop applies to all of them.
 
-    Unstated: how large a part is, where a data set gives only its point. The disc has a radius of
+    Unstated: the size of a part, where a data set gives only its keypoint. Here a disc with a radius of
     `part_radius` times the side of the image.
     """
 

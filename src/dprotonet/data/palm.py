@@ -3,9 +3,9 @@
 The label is the first letter of the file's name: P pathological myopia, N normal, H high myopia. The masks
 of atrophy and of detachment are merged; they are black where the lesion is. docs/data.md has the whole tree.
 
-Unstated: what H counts as. High myopia without pathology is normal here, as in the challenge itself.
-Unstated: the split, since only the 400 images of the training set have labels. 20 % are set aside for the
-test, seeded and stratified; the names do not tell which two eyes belong to one patient.
+Unstated: the class of H. High myopia without pathology is normal here, as in the challenge itself.
+Unstated: the split, since only the 400 images of the training set have labels. 20 % are held out for the
+test, seeded and stratified; the file names do not say which two eyes belong to one patient.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Images are stage_2_train_images/PATIENT.dcm, or .png by the same name: a copy of
 original's 1024 × 1024 gets its boxes scaled. A patient without opacity has a truth, an empty one.
 docs/data.md has the whole tree. DICOM is read by `dicom`.
 
-Unstated: the split. The official test images have no labels; 20 % of the patients are set aside, seeded and
+Unstated: the split. The official test images have no labels; 20 % of the patients are held out, seeded and
 stratified.
 Unstated: the classes. Target 1 is opacity, Target 0 (normal, and abnormal without opacity) is normal.
 """

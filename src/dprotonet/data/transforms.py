@@ -33,11 +33,11 @@ class Augment:
     """Random rotation, shear, perspective and elastic distortion in one warp; borders continue by reflection.
 
     Unstated: the magnitudes. Those of rotation and shear, in degrees either way, are ProtoPNet's, which the
-    paper builds on; perspective is as in torchvision, the share of half the side within which corners
-    wander, here centred so that the picture does not shrink; distortion is the share of the side by which the
-    nodes of a coarse grid move.
-    Unstated: how they combine. Each is drawn on its own, by a probability of its own. ProtoPNet's code
-    applies exactly one of rotation, skew and shear to each copy; `--recipe protopnet` draws each for a third
+    paper builds on; perspective is as in torchvision, the largest shift of the corners as a fraction of half
+    the side, here centred so that the picture does not shrink; distortion is the shift of the nodes of a
+    coarse grid as a fraction of the side.
+    Unstated: how they combine. Here each is applied independently, with its own probability. ProtoPNet's code
+    applies exactly one of rotation, skew and shear to each copy; `--recipe protopnet` applies each to a third
     of the views, so that a view has one of them on average, but may have none or several.
     Unstated: the horizontal flip, which ProtoPNet has and the paper does not mention; 0 turns it off.
     """

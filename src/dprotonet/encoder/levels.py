@@ -43,8 +43,8 @@ class JoinedLevels(Backbone):
     Where a trunk has one resolution only, as a grid of tokens has, its last blocks are joined. Before `fit`
     the projections are random.
 
-    Deviation: the paper takes the last feature map only. Its places are coarser than the parts that tell
-    similar classes apart; `levels=1`, the default, is the paper's.
+    Deviation: the paper uses the last feature map only. Its locations are coarser than the parts in which
+    similar classes differ; `levels=1`, the default, is the paper's.
     """
 
     def __init__(

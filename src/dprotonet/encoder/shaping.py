@@ -12,8 +12,8 @@ class Shaping(nn.Sequential):
     """(B, in_channels, h, w) to (B, dimension, h, w).
 
     Without an `ending` region vectors and distances are unbounded; ProtoPNet ends with a sigmoid.
-    Unstated: the width between the two (we take `dimension`) and the initial weights (He, as ProtoPNet;
-    `start_linear` replaces some).
+    Unstated: the number of channels between the two convolutions (`dimension` here) and the initial weights
+    (He, as in ProtoPNet; `start_linear` replaces some).
     """
 
     def __init__(
@@ -92,10 +92,10 @@ def _bias(layer: nn.Conv2d) -> Tensor:
 class Beside(nn.Module):
     """Features and, as further channels, occurrence logits of the same map (XProtoNet): (B, D + P, h, w).
 
-    Unstated: how occurrence starts. Ours starts rare: where a backbone sees nothing, a prototype is given
-    `rare`. From one half, |M| would have to teach it, and pulls hardest where activations are strong: maps
-    sink on the object and stay up in the background, where features are short and the cosine allows it
-    (docs/rivals.md).
+    Unstated: how the occurrence maps M are initialised. Ours start near zero, at `rare`, wherever the
+    backbone has no activation. From one half, the loss on |M| would have to reduce them, and its gradient is
+    largest where activations are strong: maps would fall on the object and stay high in the background, where
+    features are short and the cosine permits it (docs/rivals.md).
     """
 
     rare = 0.01  # as detectors start their rare classes (Lin et al., 2017)
@@ -113,8 +113,9 @@ class Beside(nn.Module):
 class Channels(nn.Sequential):
     """PIP-Net's prototypes as channels: (B, in_channels, h, w) to shares (B, count, h, w), 1 at each place.
 
-    Deviation: PIP-Net takes the softmax of the backbone's own last channels and learns these. A frozen
-    backbone cannot, so that in either mode there is a 1×1 convolution between, an option of its code.
+    Deviation: PIP-Net applies the softmax to the backbone's last channels and fine-tunes them. With a frozen
+    backbone that is impossible, so in both modes there is a 1×1 convolution in between, an option of its
+    code.
     """
 
     def __init__(self, in_channels: int, count: int) -> None:

@@ -28,7 +28,7 @@ def separation_distance(distances: Tensor, own: Tensor) -> Tensor:
     """Mean distance of each image to the nearest prototype of another class, -Sep of Eq. (6); both (B, P).
 
     Deviation: the paper writes Sep with a minus sign *and* gives it a negative weight; taken literally the
-    two cancel and pull images towards foreign prototypes. We return the distance and weigh it by -0.08.
+    two cancel and pull images towards prototypes of other classes. We return the distance, with weight -0.08.
     """
     return distances.masked_fill(own, torch.inf).amin(dim=1).mean()
 

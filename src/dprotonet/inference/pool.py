@@ -40,8 +40,8 @@ class Slots(nn.Module):
     """Which prototype of the pool each slot of a class holds, (C, K, P): sums to 1 over the pool.
 
     While it learns a soft and random choice, otherwise the likeliest prototype alone.
-    Unstated: whether the temperature τ divides the noise too. As in its code it does not, so that choices
-    become certain as τ falls (`sharpness` is 1/τ).
+    Unstated: whether the temperature τ also divides the noise. As in its authors' code it does not, so that
+    choices become deterministic as τ falls (`sharpness` is 1/τ).
     """
 
     def __init__(self, classes: int, slots: int, prototypes: int) -> None:

@@ -36,8 +36,8 @@ class ChannelMaximum(nn.Module):
 class PresenceHead(Head):
     """Weights (C, P) from prototypes that belong to no class: never negative, and most of them 0 in the end.
 
-    Unstated: how they start and how they become sparse; N(1, 0.1) and a thousandth less after every step, as
-    its code has it.
+    Unstated: how the weights are initialised and become sparse; here from N(1, 0.1), with 0.001 subtracted
+    after every step, as in its authors' code.
     """
 
     shrinkage = 1e-3

@@ -31,8 +31,9 @@ class Sources:
 class SourceSearch:
     """The `images` nearest own-class images of every prototype so far.
 
-    Unstated: the paper mixes augmentations of one image (`images` 1), the nearest. Several images of the
-    class make a prototype of a small region less of an accident (docs/parts.md).
+    Unstated: how many images a prototype comes from. The paper averages augmentations of the nearest image
+    (`images` 1). Averaging several images of the class makes a prototype of a small region less dependent on
+    a single image (docs/parts.md).
     `sources` (C, P) bool says of which classes an image may be, where that is not the prototype's own alone.
     """
 

@@ -55,8 +55,8 @@ class NearestImages:
 def kept_prototypes(own: Tensor, prototype_class: Tensor, *, least: int = 3) -> Tensor:
     """Which prototypes (P,) stay: those with `least` or more nearest images of their class.
 
-    Deviation: where a class would lose all its prototypes it keeps the best of them; ProtoPNet's code leaves
-    it without any, so that it can hardly be predicted again.
+    Deviation: a class that would lose all its prototypes keeps the best one; ProtoPNet's code leaves it
+    without any, so that it can hardly be predicted.
     """
     kept = own >= least
     for label in prototype_class.unique().tolist():

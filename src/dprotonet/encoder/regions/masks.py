@@ -26,7 +26,7 @@ def spatial_masks(
     the nearest region vector is sought: masks of different weight would differ in length before all else.
 
     Deviation: the paper draws every value independently; with dozens of positions all such region vectors
-    concentrate near half the global average. Smooth masks look at different places ("M_i is versatile, thus
+    concentrate near half the global average. Smooth masks cover different places ("M_i is versatile, thus
     we can generate prototypes with any custom number and style").
     """
     generator = torch.Generator().manual_seed(seed)

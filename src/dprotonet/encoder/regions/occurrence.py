@@ -12,7 +12,7 @@ class Occurrence(nn.Module):
     """(B, D + P, h, w), the last P channels being logits of occurrence, to (B, P, D).
 
     Unstated: re-implementations of XProtoNet disagree about sigmoid or absolute value (sigmoid here) and
-    about sum or mean over places (sum here; under the cosine both are the same).
+    about sum or mean over locations (sum here; under the cosine both are the same).
     """
 
     lies_on_the_image = False  # its regions are those of the prototypes

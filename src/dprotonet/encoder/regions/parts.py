@@ -20,11 +20,11 @@ class Parts(nn.Module):
     image as a whole. While it trains, it does without a share `dropout` of the channels, the same for all
     parts.
 
-    Deviation: the paper's masks are fixed and unrestricted, so that a region vector is a view of nearly the
-    whole image; these follow the image. `sharpness` is the power that shares are raised to, so that a region
-    is made of the places that clearly belong to it. The paper's shaping net is one for all regions, two
-    convolutions; here each part has one of its own, linear, which is the same before pooling as after it. It
-    begins as the identity.
+    Deviation: the paper's masks are fixed and unrestricted, so that a region vector summarises nearly the
+    whole image; these follow the image content. Assignments are raised to the power `sharpness`, so that only
+    locations that clearly belong to a region contribute. The paper has one shaping net of two convolutions
+    for all regions; here each part has its own linear one, which commutes with pooling and starts as the
+    identity.
     """
 
     lies_on_the_image = False  # the next part is no next place
