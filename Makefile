@@ -39,6 +39,10 @@ package: .venv/dev.stamp ## wheel and sdist into dist/, tried in a fresh environ
 bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
 	@for script in $(filter-out benchmarks/timing.py benchmarks/subjects.py benchmarks/paper_decoder.py benchmarks/row_start.py benchmarks/recipe_folds.py benchmarks/cabrnet_step.py benchmarks/images_per_class.py,$(wildcard benchmarks/*.py)); do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
 
+.PHONY: docs
+docs: .venv/dev.stamp ## the documentation as a site, into build/site
+	$(BIN)/mkdocs build --strict
+
 tables: .venv/dev.stamp ## the paper's tables on the built-in birds, into docs/tables-quick.md
 	$(BIN)/dprotonet reproduce --quick --out runs/reproduce-quick
 	cp runs/reproduce-quick/reproduction.md docs/tables-quick.md

@@ -5,20 +5,10 @@ python examples/explain_by_hand.py
 
 import torch
 
-from dprotonet.encoder.backbone import load_backbone
-from dprotonet.encoder.encoder import Encoder
-from dprotonet.encoder.regions import Points
-from dprotonet.encoder.shaping import Shaping
-from dprotonet.inference.head import Head
-from dprotonet.inference.prototypes import Prototypes
-from dprotonet.inference.similarity import CosineSimilarity
-from dprotonet.network import DProtoNet
+import dprotonet as dp
 
-backbone = load_backbone("timm:tf_efficientnet_lite0:packaged", image_size=224)
-regions = Points(64, backbone.feature_size(224))
-prototypes = Prototypes(classes=5, per_class=3, dimension=64, similarity=CosineSimilarity())
-encoder = Encoder(backbone, Shaping(backbone.channels, 64), regions)
-network = DProtoNet(encoder, prototypes, Head(prototypes.prototype_class)).eval()
+settings = dp.NetworkConfig(regions="points", similarity="cosine", dimension=64, prototypes_per_class=3)
+network = dp.build_network(settings, classes=5, image_size=224, pretrained=True).eval()
 
 with torch.no_grad():
     evidence = network.evidence(torch.rand(2, 3, 224, 224))

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import dprotonet as dp
-from dprotonet.experiment.trained.classifier import Classifier
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/saliency")
-classifier = Classifier.open("timm:tf_efficientnet_lite0:packaged")  # or timm:resnet50, or a run folder
+classifier = dp.classifier("timm:tf_efficientnet_lite0:packaged")  # or timm:resnet50, or a run folder
 images = classifier.inputs([dp.Birds(per_species=1, split="test")[index].image for index in (2, 4)])
 
 decoder = dp.MDM(classifier.module)  # any nn.Module from images to logits

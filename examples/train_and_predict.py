@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 import dprotonet as dp
-from dprotonet.config import DataConfig, TrainingConfig
 
 out = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/example")
-birds = DataConfig(species=4, train_per_species=20, val_per_species=5, test_per_species=5)
-learning = TrainingConfig(mode="frozen", augmentations=1)
+birds = dp.DataConfig(species=4, train_per_species=20, val_per_species=5, test_per_species=5)
+learning = dp.TrainingConfig(mode="frozen", augmentations=1)
 dp.train(dp.Config(data=birds, training=learning), out, overwrite=True)
 
 model = dp.load(out)

@@ -277,7 +277,7 @@ class ExplainingConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run, as asked for; `experiment.recipes.resolve` makes every value final.
+    """A whole run, as asked for; training makes every value final by recipe, mode and network.
 
     The config of a loaded run is final: replace(config.training, mode="frozen") on it keeps the epochs and
     rates of the old mode. For those of the new one, give a new TrainingConfig(mode="frozen").

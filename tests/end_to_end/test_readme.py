@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("code", BLOCKS, ids=["predict", "decoder"])
+@pytest.mark.parametrize("code", BLOCKS, ids=[f"block {n + 1}" for n in range(len(BLOCKS))])
 def test_the_python_of_the_readme_runs(
     code: str, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,8 +62,8 @@ def main(words: list[str]) -> None:
 
 
 def _full(data: str) -> str:
-    from dprotonet.cli.train import absolute
     from dprotonet.config import DataConfig
+    from dprotonet.experiment.settings.plain_settings import absolute
 
     return absolute(DataConfig(data=data)).data
 

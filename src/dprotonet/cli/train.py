@@ -24,6 +24,7 @@ from dprotonet.config import (
 from dprotonet.errors import UserError
 from dprotonet.experiment.settings.epochs import check_pushes
 from dprotonet.experiment.settings.idle_settings import check_idle
+from dprotonet.experiment.settings.plain_settings import absolute
 from dprotonet.experiment.settings.recipes import GIVEN, Resolved, resolve
 
 _SECTIONS = ("data", "network", "training", "augmentation", "explaining")
@@ -121,16 +122,6 @@ def run_better_mode(asked: Config, arguments: TrainArguments, before: Config | N
 
 def _flags(resolved: Resolved) -> set[str]:
     return {name for name, origin in resolved.origins.items() if origin == _FLAG}
-
-
-def absolute(data: DataConfig) -> DataConfig:
-    """With the folders' full paths, so that the run can be evaluated from anywhere."""
-    kind, _, path = data.data.partition(":")
-    if path:
-        data = replace(data, data=f"{kind}:{Path(path).expanduser().resolve()}")
-    if data.image_cache:
-        data = replace(data, image_cache=str(Path(data.image_cache).expanduser().resolve()))
-    return data
 
 
 def run(

@@ -1,12 +1,17 @@
 """What `dprotonet.load` returns: a trained model that predicts, explains, and travels to and from the hub."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
 from huggingface_hub import ModelHubMixin
 
+from dprotonet.data.base import ImageData, Splits
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, OnStep, explain
+from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
+from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
+from dprotonet.experiment.prototypes.split_evidence import splits_of_run
+from dprotonet.experiment.prototypes.what_if import WhatIf
 from dprotonet.experiment.trained.image_like import ImageLike, several
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.experiment.transfer.hub import model_folder
@@ -31,6 +36,34 @@ class Model(TrainedModel, ModelHubMixin):
         """
         chosen = self.config.explaining.decoder if preset is None else preset
         return explain(self, several(images), top=top, preset=chosen, on_step=on_step)
+
+    def splits(self, *, moved_to: str | None = None) -> Splits:
+        """The data that the run was trained on; `moved_to`, as `--data` has it: where that is now."""
+        return splits_of_run(self, moved_to=moved_to)
+
+    def prototype_facts(self, train: ImageData | None = None) -> tuple[PrototypeFacts, ...]:
+        """What every prototype is worth on the training images: purity, duplicates, nearest images.
+
+        They are made once and kept in the run folder; `train` None opens the run's own data where need be.
+        """
+        return stored_facts(self, train)
+
+    def what_if(self, data: ImageData) -> WhatIf:
+        """How the model does on a split with prototypes switched off; it takes one pass over the images."""
+        return WhatIf(self, data)
+
+    def clean(
+        self,
+        reasons: Mapping[int, str],
+        splits: Mapping[str, ImageData | WhatIf],
+        *,
+        epochs: int | None = None,
+    ) -> Cleaning:
+        """Drop the prototypes that `reasons` names; the last layer learns again on `splits["train"]`.
+
+        Accuracy before and after is told on every split given; `Cleaning.save` writes a run folder.
+        """
+        return clean(self, reasons, splits, epochs=epochs)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         self.save(Path(save_directory))
