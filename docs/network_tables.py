@@ -18,6 +18,9 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import quality_tables
+import training_tables
+
 DOCS = Path(__file__).resolve().parent
 TABLES = {
     "frozen-general": ("accuracy",),
@@ -31,7 +34,7 @@ PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
     "rivals.md": ("frozen-choice", "joint-choice"),
     "training.md": ("joint-general", "joint-backbone"),
-    "parts.md": ("parts",),
+    "parts.md": ("parts", *quality_tables.TABLES),
     "../README.md": ("summary",),
 }
 KEPT = (
@@ -189,6 +192,8 @@ def _results(name: str) -> Any:
 
 
 DRAWN_OTHERWISE = {
+    **quality_tables.TABLES,
+    **training_tables.TABLES,
     "frozen-choice": choices,
     "joint-choice": trials,
     "summary": lambda _: summary(),

@@ -1,9 +1,9 @@
 """Numbers in tables of README and docs stand in the committed results that their section links to.
 
-A section with a table links to the JSON that the table came from, and every decimal number of the table is one of its
-values, as it is or in percent, rounded as printed. Tables between marks are drawn from their JSON, and
-test_network_tables.py checks them. Older tables whose results were never kept are listed here by section, so that
-their number can only shrink.
+A section with a table links to the JSON that the table came from, and every decimal number of the table is one
+of its values, as it is or in percent, rounded as printed. Tables between marks are drawn from their JSON, and
+test_network_tables.py checks them. Older tables whose results were never kept are listed here by section, so
+that their number can only shrink.
 """
 
 import json
@@ -18,7 +18,40 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("tables-quick.md", "fidelity.md")  # whole pages with tests of their own
-WITHOUT_RESULTS = {}
+OLD = "measured before results were kept; to be measured anew"
+SETTING = "values of settings or of protocols, not measurements"
+ELSEWHERE = "test_numbers_of_other_pages.py looks for them on the page they come from"
+SEEN = "accuracies that somebody had seen, of runs that were not kept"
+WITHOUT_RESULTS = {
+    ("benchmark.md", "What the networks cost"): OLD,
+    ("decoder.md", "Against Grad-CAM, Grad-CAM++, Score-CAM, Ablation-CAM"): OLD,
+    ("decoder.md", "A second network, with truth: MobileNetV2 on pets"): OLD,
+    ("decoder.md", "Drawn birds: the object and the part that decides"): OLD,
+    ("decoder.md", "A DProtoNet on photographs: class and prototype nodes"): OLD,
+    ("decoder.md", "Without gradients: `sampled`"): OLD,
+    ("decoder.md", "What was tried"): OLD,
+    ("decoder.md", "Against the paper's own"): OLD,
+    ("decoder.md", "The paper's own, and its scale"): OLD,
+    ("familiarity.md", "Measured"): OLD,
+    ("how-long.md", "Training"): ELSEWHERE,
+    ("how-long.md", "Predicting"): ELSEWHERE,
+    ("how-long.md", "Explaining"): ELSEWHERE,
+    ("masks.md", "Real images"): OLD,
+    ("metrics.md", "Is a map about the class?"): OLD,
+    ("metrics.md", "Prototypes"): SETTING,
+    ("metrics.md", "Truth by intervention"): OLD,
+    ("metrics.md", "Speed"): OLD,
+    ("prototypes.md", "Cleaning a model"): OLD,
+    ("results.md", "Choices that saw test data"): SEEN,
+    ("results.md", "Built-in birds"): OLD,
+    ("results.md", "The rivals on the built-in birds"): OLD,
+    ("results.md", "CUB"): OLD,
+    ("results.md", "Pets"): OLD,
+    ("results.md", "Ultrasound"): OLD,
+    ("results.md", "Speed and memory"): OLD,
+    ("rivals.md", "The networks DProtoNet is compared with"): SETTING,
+    ("which-preset.md", "Which preset?"): ELSEWHERE,
+}
 
 
 class Table(NamedTuple):
@@ -80,14 +113,24 @@ def stands_in(number: str, known: list[float]) -> bool:
 TABLES = list(tables())
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: f"{table.page}: {table.section}")
+@pytest.mark.parametrize(
+    "table",
+    [table for table in TABLES if (table.page, table.section) not in WITHOUT_RESULTS],
+    ids=lambda table: f"{table.page}: {table.section}",
+)
 def test_numbers_of_a_table_stand_in_its_results(table: Table) -> None:
-    if (table.page, table.section) in WITHOUT_RESULTS:
-        assert not table.linked or True
-        return
     assert table.linked, "a table needs a link to the JSON it came from"
     known = [values(path) for path in table.linked]
-    missing = [
-        number for number in numbers(table.text) if not any(stands_in(number, found) for found in known)
-    ]
-    assert missing == []
+    found = numbers(table.text)
+    assert [number for number in found if not any(stands_in(number, one) for one in known)] == []
+
+
+def test_what_is_excused_still_needs_it() -> None:
+    """A section that is gone, or has its results by now, is struck from the list."""
+    there = {(table.page, table.section) for table in TABLES if not table.linked or not _all_known(table)}
+    assert set(WITHOUT_RESULTS) <= there
+
+
+def _all_known(table: Table) -> bool:
+    known = [values(path) for path in table.linked]
+    return all(any(stands_in(number, one) for one in known) for number in numbers(table.text))

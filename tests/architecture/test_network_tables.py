@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -22,7 +23,13 @@ TABLES = {  # the page and the plan of each
 
 
 @pytest.fixture(scope="module")
-def tables() -> ModuleType:
+def tables() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")  # where the scripts beside it are found when it runs as one
+        yield loaded()
+
+
+def loaded() -> ModuleType:
     spec = importlib.util.spec_from_file_location("network_tables", ROOT / "docs" / "network_tables.py")
     assert spec is not None
     assert spec.loader is not None
@@ -89,3 +96,16 @@ def test_results_are_of_the_plan(name: str) -> None:
     found = [(item["row"], item["column"], item["seed"]) for item in results(name)["results"]]
     assert len(set(found)) == len(found) == results(name)["finished"]
     assert set(found) <= cells
+
+
+def test_quality_is_the_mean_over_seeds() -> None:
+    """Literally, from the text of the page and the JSON of each seed."""
+    text = (ROOT / "docs" / "parts.md").read_text(encoding="utf-8")
+    text = text.split("<!-- parts-rows:")[1]
+    (line,) = [line for line in text.splitlines() if line.startswith("| overlap of rows (IoU")]
+    found = [results(f"parts-quality-{seed}")["measures"]["overlap"]["decoder"]["mean"] for seed in (0, 1, 2)]
+    assert float(line.split("|")[2].split("±")[0]) == pytest.approx(sum(found) / 3, abs=0.0051)
+    (line,) = [line for line in text.splitlines() if line.startswith("| class heatmap (`mdm`)")]
+    names = [f"parts-intervention-{seed}" for seed in (0, 1, 2)]
+    agreed = [results(name)["agreement"]["exchange"]["mdm"]["correlation_sum"]["mean"] for name in names]
+    assert float(line.split("|")[2].split("±")[0]) == pytest.approx(sum(agreed) / 3, abs=0.0051)
