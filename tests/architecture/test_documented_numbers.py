@@ -1,6 +1,6 @@
 """Numbers in tables of README and docs stand in the committed results that their section links to.
 
-A section with a table links to the JSON that the table came from, and every decimal number of the table is one
+A section with a table links to the JSON it came from, and every decimal number of the table is one
 of its values, as it is or in percent, rounded as printed. Tables between marks are drawn from their JSON, and
 test_network_tables.py checks them. Older tables whose results were never kept are listed here by section, so
 that their number can only shrink.
