@@ -18,7 +18,13 @@ from dprotonet.config import given_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-RUN_ELSEWHERE = {"README.md": "test_readme.py", "export.md": "test_onnx_model.py"}
+INSIDE = "how-to-add.md"  # code for files of the package itself
+RUN_ELSEWHERE = {
+    "README.md": "test_readme.py",
+    "export.md": "test_onnx_model.py",
+    "decoder.md": "test_decoder_page.py",
+    INSIDE: "test_how_to_add.py",
+}
 
 
 def blocks(page: Path) -> list[str]:
@@ -28,6 +34,8 @@ def blocks(page: Path) -> list[str]:
 def printed() -> Iterator[tuple[str, str]]:
     """Where Python stands, and the Python."""
     for page in PAGES:
+        if page.name == INSIDE:
+            continue
         yield from ((f"{page.name} {number}", code) for number, code in enumerate(blocks(page), 1))
     for path in sorted((ROOT / "examples").glob("*.py")):
         yield path.name, path.read_text(encoding="utf-8")
