@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from dprotonet.compat import keep_freed_memory
 from dprotonet.data.birds import Birds
 from dprotonet.data.digest import content_digest
-from dprotonet.data.folder import EXTENSIONS
 from dprotonet.data.image import contents, image_from_pil, probed_extent, read_image
 from dprotonet.data.image_cache import ImageCache
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.scan import ImageFile
+from dprotonet.data.suffixes import is_image
 from dprotonet.data.transforms import Normalise, Views
 from dprotonet.encoder.backbone import load_backbone
 from dprotonet.training.views import chunks, load
@@ -53,7 +53,7 @@ def save_birds(folder: Path, count: int) -> None:
 
 def found(folder: Path, count: int) -> list[Path]:
     """`count` images below a folder, spread evenly."""
-    paths = sorted(path for path in folder.rglob("*") if path.suffix[1:].lower() in EXTENSIONS)
+    paths = sorted(path for path in folder.rglob("*") if is_image(path))
     if not paths:
         raise SystemExit(f"{folder} has no images")
     return [paths[int(number)] for number in np.linspace(0, len(paths) - 1, min(count, len(paths)))]

@@ -27,7 +27,6 @@ from dprotonet.data.folder import loose_images
 from dprotonet.experiment.api import train
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.runs.familiarity import calibrated
 from dprotonet.metrics.classification import auroc
 
 TARGETS = {"auroc": 0.95, "known_warned_at_most": 0.1}
@@ -143,7 +142,7 @@ def measured(model: Model, options: argparse.Namespace) -> dict[str, object]:
     splits = build_splits(data)
     if model.familiarity is None:
         say("the run has no threshold; taking one from its validation images")
-        model.familiarity = calibrated(model, splits.val)
+        model.familiarity = model.measured_familiarity(splits.val)
     images = spread(splits.test, options.images)
     known, size = far(model, images), model.config.data.image_size
     kinds = made_up(images, min(options.images, options.made_up))

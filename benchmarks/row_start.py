@@ -22,7 +22,7 @@ from torch import Tensor
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.quality.intervention.check import check_renderer, spread
+from dprotonet.experiment.quality.intervention.check import check_renderer, spread_over_classes
 from dprotonet.experiment.quality.intervention.subject import Subject, changes_of, row_falls, subject_of
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.ranked_masks import blurred
@@ -179,7 +179,7 @@ def main() -> None:
     data = build_splits(model.config.data).val
     assert data is not None, "the run held back no validation images"
     birds = []
-    for index in spread(data.labels, options.skip + options.images)[options.skip :]:
+    for index in spread_over_classes(data.labels, options.skip + options.images)[options.skip :]:
         birds.append(measured(model, data, index, options))
         say(f"bird {len(birds)} of {options.images}")
     settings = {key: value for key, value in vars(options).items() if key != "run"}
