@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -57,6 +58,10 @@ def test_the_line_works_as_printed(run_folder: Path) -> None:
     command = shlex.split(demo.next_command(run_folder).removeprefix("next: "))
     with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        assert server.stdout.readline().startswith("open http://127.0.0.1:")
+        address = server.stdout.readline()
+        assert address.startswith("open http://127.0.0.1:")
+        with urlopen(f"{address.split()[-1]}/healthz", timeout=60) as answer:  # from now on it hears signals
+            assert answer.status == 200
         server.send_signal(signal.SIGINT)
+        server.communicate(timeout=60)
     assert server.returncode == 0

@@ -9,7 +9,6 @@ from PIL import Image
 
 import dprotonet as dp
 from dprotonet.cli.main import main
-from dprotonet.cli.quality import QualityArguments
 from dprotonet.cli.quality_intervention import intervention_of, show_intervention
 from dprotonet.data.birds import Birds
 from dprotonet.data.birds.species import PARTS
@@ -47,8 +46,8 @@ def test_quality_with_interventions(
 def test_no_intervention_unless_asked(run_folder: Path) -> None:
     model = dp.load(run_folder)
     quality = QualityCheck(model, Birds(species=4, per_species=1, size=64))
-    assert intervention_of(QualityArguments(run=run_folder), quality) is None
-    assert intervention_of(QualityArguments(run=run_folder, intervention=1), quality) is not None
+    assert intervention_of(quality, 0, explainers="mdm", decoder="fast") is None
+    assert intervention_of(quality, 1, explainers="mdm", decoder="fast") is not None
 
 
 def photographs(folder: Path, run: Path) -> str:
