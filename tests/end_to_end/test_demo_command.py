@@ -57,11 +57,13 @@ def test_no_page_where_the_extra_is_missing(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_line_works_as_printed(run_folder: Path) -> None:
     command = shlex.split(demo.next_command(run_folder).removeprefix("next: "))
     with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        address = server.stdout.readline()
-        assert address.startswith("open http://127.0.0.1:")
-        with urlopen(f"{address.split()[-1]}/healthz", timeout=60) as answer:  # from now on it hears signals
-            assert answer.status == 200
-        server.send_signal(signal.SIGINT)
-        server.communicate(timeout=60)
-    assert server.returncode == 0
+        try:
+            assert server.stdout is not None
+            words = server.stdout.readline().split()
+            assert words[0] == "open"
+            with urlopen(f"{words[-1]}healthz", timeout=60) as answer:  # from now on it hears signals
+                assert answer.status == 200
+            server.send_signal(signal.SIGINT)
+            assert server.wait(timeout=60) == 0
+        finally:
+            server.kill()  # else a failure would wait for the server for ever
