@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from tests.conftest import tiny_config
 
@@ -250,5 +251,35 @@ def test_open_data_and_similarity_maps(run_folder: Path) -> None:
     )
     assert by_model.shape == (64, 64)
     assert torch.equal(by_model, by_name)
+    named = dp.similarity_maps(run_folder).explain(images, model.classes[1])[0].heatmap  # classes have names
+    assert torch.equal(by_model, named)
+    with pytest.raises(dp.UserError, match=r"not DProtoNet; any module is explained by dp.MDM\(module\)"):
+        dp.similarity_maps(model.network)  # type: ignore[arg-type]
     with pytest.raises(dp.UserError, match="needs a prototype network"):
         dp.similarity_maps(dp.classifier("timm:tf_efficientnet_lite0:packaged"))
+
+
+@pytest.mark.parametrize("config", ["birds.toml", ["mode", "frozen"], 5])
+def test_settings_that_are_none(config: object, tmp_path: Path) -> None:
+    with pytest.raises(
+        dp.UserError, match=f"a Config or a dict, not {type(config).__name__}; the run folder is out="
+    ):
+        dp.train(config, out=tmp_path / "run")  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_image_needs_no_list(run_folder: Path, tmp_path: Path) -> None:
+    image = dp.Birds(species=4, per_species=1, size=64)[0].image
+    path = tmp_path / "bird.png"
+    Image.fromarray(image.permute(1, 2, 0).numpy()).save(path)
+    model, network = dp.load(run_folder), dp.classifier(run_folder)
+    for alone in (str(path), path, image, Image.open(path)):
+        for inputs in (model.inputs, network.inputs):
+            assert torch.equal(inputs(alone), inputs([alone]))
+        (found,) = model.predict_many(alone)
+        assert found.probabilities == model.predict(alone).probabilities
+    for inputs in (model.inputs, network.inputs):
+        with pytest.raises(dp.UserError, match="there are no images"):
+            inputs([])
+        with pytest.raises(dp.UserError, match=r"an image is a path, .* not a NoneType"):
+            inputs(None)  # type: ignore[arg-type]
