@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -75,10 +76,22 @@ def test_what_is_not_given_is_still_implied() -> None:
     assert given["network"] == {"patch": [2, 2]}
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    """As loops over np.arange and np.linspace give them."""
+    given = {"epochs": np.int64(6), "rate_head": np.float32(0.5), "network": {"masks": np.uint8(9)}}
+    tables = given_tables(with_settings(dp.Config(), given))
+    assert tables["training"] == {"epochs": 6, "rate_head": 0.5}
+    assert tables["network"] == {"masks": 9}
+    assert [type(value) for value in tables["training"].values()] == [int, float]
+    with pytest.raises(dp.UserError, match=r"training.epochs must be int"):
+        with_settings(dp.Config(), {"epochs": np.float64(6.5)})
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"epoch": 3}, "unknown setting 'epoch'; did you mean 'epochs'"),
+        ({"trainin": {"epochs": 3}}, "unknown setting 'trainin'; did you mean 'training'"),
         ({"training": {"epoch": 3}}, "unknown key 'epoch' in training"),
         ({"epochs": "three"}, "training.epochs must be int"),
         ({"mode": "forzen"}, "choose one of joint, frozen, auto"),
@@ -96,6 +109,9 @@ def test_a_wrong_setting_is_told_and_leaves_nothing(
 def test_out_is_needed_and_resume_excludes_overwrite(tmp_path: Path) -> None:
     with pytest.raises(dp.UserError, match="out is missing"):
         dp.train(mode="frozen")
+    with pytest.raises(dp.UserError, match="on_event is a function of an event, not list"):
+        dp.train(small(), tmp_path / "run", on_event=[])  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(dp.UserError, match="give one of them"):
         dp.train(out=tmp_path / "run", resume=True, overwrite=True)
     with pytest.raises(dp.UserError, match="is not a run folder; start without resume"):

@@ -81,6 +81,8 @@ def train(
         raise UserError(
             f"settings are a Config or a dict, not {type(config).__name__}; the run folder is out=…"
         )
+    if on_event is not None and not callable(on_event):
+        raise UserError(f"on_event is a function of an event, not {type(on_event).__name__}")
     place = _place(out, overwrite=overwrite, resume=resume)
     given = ({} if config is None or isinstance(config, Config) else config, settings)
     asked = _asked(config if isinstance(config, Config) else None, given, place if resume else None)
