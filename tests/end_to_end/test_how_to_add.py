@@ -19,7 +19,7 @@ NEW, INSIDE = re.compile(r"# new file (\S+)"), re.compile(r"# in (\S+), after: (
 SPECIES = ("robin", "wren")
 TRAIN = (
     "--image-size 64 --backbone timm:test_resnet:none --dimension 16 --prototypes-per-class 2 --epochs 2 "
-    "--warm-epochs 1 --push-every 2 --last-layer-epochs 1 --batch-size 8 --augmentations 1"
+    "--warm-epochs 1 --push-every 2 --last-layer-epochs 1 --batch-size 8"
 )
 
 
