@@ -427,6 +427,10 @@ ROBIN: dict[str, Any] = {  # class 2 of every image
     "tensor": torch.full((COUNT,), 2),
     "column": torch.full((COUNT, 1), 2),
     "array": np.full(COUNT, 2),
+    "array read backwards": np.full(COUNT, 2)[::-1],
+    "array of foreign byte order": np.full(COUNT, 2, dtype=">i8"),
+    "array of names": np.array(["robin"] * COUNT),
+    "array of names and numbers": np.array(["robin", 2, np.int8(2)], dtype=object),
     "targets": [ClassifierOutputTarget(2)] * COUNT,
 }
 
@@ -508,6 +512,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "floats": ([1.0] * COUNT, r"1.0 \(float\) is no class"),
     "a tensor of floats": (torch.ones(COUNT), "of type torch.float32, and classes are whole numbers"),
     "an array of floats": (np.ones(COUNT), "of type torch.float64, and classes are whole numbers"),
+    "an array of nothings": (np.array([None] * COUNT), r"None \(NoneType\) is no class"),
+    "a table of names": (np.array([["robin"]] * COUNT), r"\['robin'\] \(list\) is no class"),
     "an empty list": ([], "the list of targets is empty"),
     "too few": ([0, 1], f"2 targets for {COUNT} images; give exactly one target per image"),
     "too many": ([0] * 4, f"4 targets for {COUNT} images"),

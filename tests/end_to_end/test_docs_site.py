@@ -64,6 +64,14 @@ def test_every_public_name_and_every_setting_is_in_the_reference(site: Path) -> 
     assert [key for key in keys if f'id="{key}"' not in text] == []
 
 
+def test_the_reference_tells_how_explainers_are_called(site: Path) -> None:
+    text = (site / "reference" / "explainers.html").read_text(encoding="utf-8")
+    called = [
+        f"{name}.{way}" for name in ("MDM", "CAM", "Rise") for way in ("__call__", "attribute", "explain")
+    ]
+    assert [name for name in called if f'id="dprotonet.{name}"' not in text] == []
+
+
 def test_a_broken_link_and_a_broken_anchor_fail_the_build(tmp_path: Path) -> None:
     """The strictness is what this file rests on."""
     (tmp_path / "docs").mkdir()

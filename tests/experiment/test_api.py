@@ -7,8 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 from tests.conftest import tiny_config
 
@@ -74,10 +76,22 @@ def test_what_is_not_given_is_still_implied() -> None:
     assert given["network"] == {"patch": [2, 2]}
 
 
+def test_numbers_of_numpy_are_numbers() -> None:
+    """As loops over np.arange and np.linspace give them."""
+    given = {"epochs": np.int64(6), "rate_head": np.float32(0.5), "network": {"masks": np.uint8(9)}}
+    tables = given_tables(with_settings(dp.Config(), given))
+    assert tables["training"] == {"epochs": 6, "rate_head": 0.5}
+    assert tables["network"] == {"masks": 9}
+    assert [type(value) for value in tables["training"].values()] == [int, float]
+    with pytest.raises(dp.UserError, match=r"training.epochs must be int"):
+        with_settings(dp.Config(), {"epochs": np.float64(6.5)})
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"epoch": 3}, "unknown setting 'epoch'; did you mean 'epochs'"),
+        ({"trainin": {"epochs": 3}}, "unknown setting 'trainin'; did you mean 'training'"),
         ({"training": {"epoch": 3}}, "unknown key 'epoch' in training"),
         ({"epochs": "three"}, "training.epochs must be int"),
         ({"mode": "forzen"}, "choose one of joint, frozen, auto"),
@@ -95,6 +109,9 @@ def test_a_wrong_setting_is_told_and_leaves_nothing(
 def test_out_is_needed_and_resume_excludes_overwrite(tmp_path: Path) -> None:
     with pytest.raises(dp.UserError, match="out is missing"):
         dp.train(mode="frozen")
+    with pytest.raises(dp.UserError, match="on_event is a function of an event, not list"):
+        dp.train(small(), tmp_path / "run", on_event=[])  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
     with pytest.raises(dp.UserError, match="give one of them"):
         dp.train(out=tmp_path / "run", resume=True, overwrite=True)
     with pytest.raises(dp.UserError, match="is not a run folder; start without resume"):
@@ -250,5 +267,35 @@ def test_open_data_and_similarity_maps(run_folder: Path) -> None:
     )
     assert by_model.shape == (64, 64)
     assert torch.equal(by_model, by_name)
+    named = dp.similarity_maps(run_folder).explain(images, model.classes[1])[0].heatmap  # classes have names
+    assert torch.equal(by_model, named)
+    with pytest.raises(dp.UserError, match=r"not DProtoNet; any module is explained by dp.MDM\(module\)"):
+        dp.similarity_maps(model.network)  # type: ignore[arg-type]
     with pytest.raises(dp.UserError, match="needs a prototype network"):
         dp.similarity_maps(dp.classifier("timm:tf_efficientnet_lite0:packaged"))
+
+
+@pytest.mark.parametrize("config", ["birds.toml", ["mode", "frozen"], 5])
+def test_settings_that_are_none(config: object, tmp_path: Path) -> None:
+    with pytest.raises(
+        dp.UserError, match=f"a Config or a dict, not {type(config).__name__}; the run folder is out="
+    ):
+        dp.train(config, out=tmp_path / "run")  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_one_image_needs_no_list(run_folder: Path, tmp_path: Path) -> None:
+    image = dp.Birds(species=4, per_species=1, size=64)[0].image
+    path = tmp_path / "bird.png"
+    Image.fromarray(image.permute(1, 2, 0).numpy()).save(path)
+    model, network = dp.load(run_folder), dp.classifier(run_folder)
+    for alone in (str(path), path, image, Image.open(path)):
+        for inputs in (model.inputs, network.inputs):
+            assert torch.equal(inputs(alone), inputs([alone]))
+        (found,) = model.predict_many(alone)
+        assert found.probabilities == model.predict(alone).probabilities
+    for inputs in (model.inputs, network.inputs):
+        with pytest.raises(dp.UserError, match="there are no images"):
+            inputs([])
+        with pytest.raises(dp.UserError, match=r"an image is a path, .* not a NoneType"):
+            inputs(None)  # type: ignore[arg-type]

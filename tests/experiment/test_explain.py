@@ -13,6 +13,7 @@ import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.experiment.explaining import explain as explain_module
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainProgress
+from dprotonet.experiment.explaining.pictures import source_images
 from dprotonet.experiment.explaining.streaming import GrowingMap, grow_evidence
 from dprotonet.interpretation.mdm import MDM
 from dprotonet.interpretation.nodes import RegionNode
@@ -222,3 +223,18 @@ def test_what_cannot_be_explained(model: dp.Model) -> None:
     model.folder = None
     with pytest.raises(dp.UserError, match="source images are not at hand"):
         model.explain(BIRDS, preset=QUICK)
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_a_run_that_lost_its_source_images(model: dp.Model, damage: str) -> None:
+    assert model.folder is not None
+    for path in (model.folder / "prototypes").glob("*.png"):
+        if damage == "cut":
+            path.write_bytes(path.read_bytes()[:60])
+        else:
+            path.unlink()
+    for shown in (lambda: model.explain(BIRDS, preset=QUICK), lambda: source_images(model)):
+        with pytest.raises(
+            dp.UserError, match=r"prototypes.*png, .* is missing or damaged; copy the run again"
+        ):
+            shown()

@@ -147,3 +147,32 @@ def test_a_rival_without_its_package(
     monkeypatch.setattr(cam, "import_guarded", absent)
     with pytest.raises(dp.UserError, match=r"pip install 'dprotonet\[cam\]'"):
         saliency(network, images, method="gradcam")
+
+
+def test_a_classifier_however_one_has_it(trained: Classifier, run_folder: Path, images: list[Path]) -> None:
+    (wanted,) = saliency(trained, images[0], method="similarity")
+    for given in (dp.load(run_folder), run_folder, str(run_folder)):
+        (found,) = saliency(given, images[0], method="similarity")
+        assert found.probability == wanted.probability
+        assert torch.equal(found.heatmap, wanted.heatmap)
+    with pytest.raises(
+        dp.UserError, match=r"what dp.classifier or dp.load opens, or its name, not DProtoNet"
+    ):
+        saliency(trained.module, images[0])  # type: ignore[arg-type]
+
+
+def test_the_network_predicts_and_comes_back_as_it_was(images: list[Path]) -> None:
+    """A network in training mode would tell another probability, and learn statistics of the images."""
+    usual = Classifier.open("timm:test_efficientnet:none")
+    (wanted,) = saliency(usual, images[0], preset=QUICK)
+    before = {name: value.clone() for name, value in usual.module.state_dict().items()}
+    usual.module.train()
+    (found,) = saliency(usual, images[0], preset=QUICK)
+    assert usual.module.training
+    assert (found.label, found.probability) == (wanted.label, wanted.probability)
+    assert all(torch.equal(value, before[name]) for name, value in usual.module.state_dict().items())
+
+
+def test_a_name_that_is_nearly_right(network: Classifier, images: list[Path]) -> None:
+    with pytest.raises(dp.UserError, match="no class 'cok'; did you mean 'cock'"):
+        saliency(network, images, target="cok")

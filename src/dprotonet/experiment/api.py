@@ -40,13 +40,13 @@ def classifier(name: str | PathLike[str], *, device: str | torch.device | None =
     return Classifier.open(name, device=device)
 
 
-def similarity_maps(model: Model | Classifier) -> PrototypeMaps:
+def similarity_maps(model: Model | Classifier | str | PathLike[str]) -> PrototypeMaps:
     """How a prototype network explains itself, in one forward pass: where it is similar to its prototypes.
 
     An explainer like `MDM`, of classes and of prototypes: `similarity_maps(model).explain(images, node)`.
     """
-    known = model if isinstance(model, Classifier) else Classifier.of_model(model)
-    return own_maps(prototyped(known, "similarity"))
+    known = Classifier.of(model)
+    return own_maps(prototyped(known, "similarity"), known.classes)
 
 
 def open_data(data: str | DataConfig = "birds") -> Splits:
@@ -77,6 +77,12 @@ def train(
 
     `progress` shows a bar; None does so in a notebook or where stderr is a terminal.
     """
+    if config is not None and not isinstance(config, Config | Mapping):
+        raise UserError(
+            f"settings are a Config or a dict, not {type(config).__name__}; the run folder is out=…"
+        )
+    if on_event is not None and not callable(on_event):
+        raise UserError(f"on_event is a function of an event, not {type(on_event).__name__}")
     place = _place(out, overwrite=overwrite, resume=resume)
     given = ({} if config is None or isinstance(config, Config) else config, settings)
     asked = _asked(config if isinstance(config, Config) else None, given, place if resume else None)

@@ -45,8 +45,10 @@ def node_of(targets: Targets, count: int, watching: Watching) -> Node:
         return targets
     if isinstance(targets, list | tuple):
         return _listed(targets, watching)
-    if isinstance(targets, Tensor | np.ndarray):
-        return _classes(_numbers(torch.as_tensor(targets), count), watching)
+    if isinstance(targets, np.ndarray):
+        return _of_array(targets, count, watching)
+    if isinstance(targets, Tensor):
+        return _classes(_numbers(targets, count), watching)
     if isinstance(targets, int | str | np.integer) or _is_of_output(targets):
         return _listed([targets] * count, watching)
     if callable(targets) and not isinstance(targets, type):
@@ -67,6 +69,14 @@ def _listed(targets: Sequence[Any], watching: Watching) -> Node:
         other = next(target for target in targets if not _is_function(target))
         raise UserError(f"targets mix functions with {_shown(other)}; {ACCEPTED}")
     return TargetNode(watching.classifier(), targets)
+
+
+def _of_array(targets: np.ndarray, count: int, watching: Watching) -> Node:
+    """Numbers of any layout, read backwards or in foreign byte order too; what is no number, as a list."""
+    if targets.dtype.kind not in "iufcb":
+        return node_of(targets.tolist(), count, watching)
+    own = np.ascontiguousarray(targets, dtype=targets.dtype.newbyteorder("="))
+    return _classes(_numbers(torch.as_tensor(own), count), watching)
 
 
 def _classes(labels: Sequence[int] | Tensor, watching: Watching) -> ClassNode:

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from dprotonet.data.base import Sample
 from dprotonet.data.box import pixel_box
-from dprotonet.data.image import read_image
+from dprotonet.data.image import UnreadableImage, read_image
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.runs.place import Place
@@ -43,21 +43,27 @@ def drawn_truth(sample: Sample) -> Truth | None:
 def source_images(model: TrainedModel) -> Tensor:
     """The source image of every prototype (P, 3, H, W) uint8, from the run folder."""
     model.check_sources()
-    if model.folder is None:
-        raise UserError("this model was not loaded from a run folder, so its source images are not at hand")
-    size = model.config.data.image_size
-    files = {record.image: read_image(model.folder / record.image, size=size) for record in model.prototypes}
+    files = {name: _source(model, name) for name in {record.image for record in model.prototypes}}
     return torch.stack([files[record.image] for record in model.prototypes])
 
 
 def source_image(model: TrainedModel, prototype: int) -> Tensor:
     """The source image of one prototype (3, H, W) uint8, from the run folder."""
+    return _source(model, model.prototypes[prototype].image)
+
+
+def _source(model: TrainedModel, name: str) -> Tensor:
     if model.folder is None:
         raise UserError("this model was not loaded from a run folder, so its source images are not at hand")
-    name = model.prototypes[prototype].image
     if not name:
         raise UserError("this run was imported, the training images of its prototypes are unknown")
-    return read_image(model.folder / name, size=model.config.data.image_size)
+    path = model.folder / name
+    try:
+        return read_image(path, size=model.config.data.image_size)
+    except UnreadableImage:  # which would have the file removed
+        raise UserError(
+            f"{path}, from which a prototype came, is missing or damaged; copy the run again"
+        ) from None
 
 
 def place_picture(image: Tensor, place: Place | None, *, side: int = 256) -> Tensor:

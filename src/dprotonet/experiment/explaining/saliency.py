@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,10 +15,13 @@ from dprotonet.experiment.explaining.progress import StepCounter
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.explainers import explainer_entry
 from dprotonet.interpretation.mdm import Preset
+from dprotonet.interpretation.nodes import class_scores
 from dprotonet.network import DProtoNet
 from dprotonet.ops import upsample
 
@@ -55,7 +59,7 @@ class Saliency:
 
 
 def saliency(
-    classifier: Classifier,
+    classifier: Classifier | TrainedModel | str | PathLike[str],
     images: ImageLike | Sequence[ImageLike],
     *,
     method: str = "mdm",
@@ -63,23 +67,27 @@ def saliency(
     target: str | int | None = None,
     on_progress: Progress | None = None,
 ) -> list[Saliency]:
-    """The heatmap of each image for the class `target`, by default the one that was predicted."""
+    """The heatmap of each image for the class `target`, by default the one that was predicted.
+
+    The classifier is one that is opened, the model of a run, or the name of either.
+    """
     explainer_entry(method)  # an unknown one is better found before the work
-    label = None if target is None else classifier.label(target)
+    known = Classifier.of(classifier)
+    label = None if target is None else known.label(target)
     tell = on_progress or (lambda done, total: None)
     asked, found = several(images), []
     counter = StepCounter(len(asked))
     for start in range(0, len(asked), _BLOCK):
         block = asked[start : start + _BLOCK]
-        inputs = classifier.inputs(block)
-        probabilities, distances = _seen(classifier, inputs)
+        inputs = known.inputs(block)
+        probabilities, distances = _seen(known, inputs)
         labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
         watch = counter.next(len(block), lambda done, total, _: tell(done, total))
-        by = explainer(method, classifier, preset=preset)
+        by = explainer(method, known, preset=preset)
         explanations = by.explain(inputs, labels, on_step=watch)
         tell(*counter.finished)
         rows = zip(block, labels.tolist(), probabilities, explanations, distances, strict=True)
-        found += [_saliency(classifier, *row) for row in rows]
+        found += [_saliency(known, *row) for row in rows]
     return found
 
 
@@ -101,11 +109,12 @@ class _Seen(NamedTuple):
 
 @torch.no_grad()
 def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
-    """One look at a batch."""
+    """One look at a batch, by the network as it predicts, whatever mode its owner left it in."""
     known, module = classifier.familiarity, classifier.module
-    if known is None or not isinstance(module, DProtoNet):
-        return _Seen(_shares(module(inputs)), [None] * len(inputs))
-    found = module.evidence(inputs)
+    with borrowed(module):
+        if known is None or not isinstance(module, DProtoNet):
+            return _Seen(_shares(class_scores(module, inputs)), [None] * len(inputs))
+        found = module.evidence(inputs)
     return _Seen(_shares(found.logits), known.distance(found.distances).tolist())
 
 

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dprotonet.data.image import read_image
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explainers import row_node
+from dprotonet.experiment.explaining.pictures import source_image
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import whole
 from dprotonet.interpretation.base import Explanation, Passes
@@ -85,9 +85,7 @@ class SourceMaps:
 
     def image(self, prototype: int) -> Tensor:
         """The source image (3, H, W) uint8."""
-        assert self.model.folder is not None
-        path = self.model.folder / self.model.prototypes[prototype].image
-        return read_image(path, size=self.model.config.data.image_size)
+        return source_image(self.model, prototype)
 
     # ── making ──
 

@@ -6,6 +6,7 @@ No two sections share a name, so `{"mode": "frozen"}` and `{"training": {"mode":
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
+from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -62,10 +63,12 @@ def _plain(value: Any) -> Any:
     """As TOML would give it."""
     if isinstance(value, PathLike):
         return str(value)
+    if isinstance(value, Integral | Real) and not isinstance(value, int | float):  # NumPy's
+        return int(value) if isinstance(value, Integral) else float(value)
     return list(value) if isinstance(value, tuple) else value
 
 
 def _unknown(key: str) -> str:
-    close = get_close_matches(key, [*HOME, _RECIPE], n=1)
+    close = get_close_matches(key, [*HOME, *SECTIONS, _RECIPE], n=1)
     hint = f"did you mean '{close[0]}'? " if close else ""
     return f"unknown setting '{key}'; {hint}`dprotonet train --help` lists them all"

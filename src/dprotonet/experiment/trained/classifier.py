@@ -1,6 +1,8 @@
 """A network to be explained, by what a user calls it: `timm:NAME[:WEIGHTS]`, or a run folder."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from dprotonet.encoder.backbone import BackboneSpec
 from dprotonet.encoder.classifier import load_classifier
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs.familiarity import Familiarity
-from dprotonet.experiment.trained.image_like import ImageLike, square
+from dprotonet.experiment.trained.image_like import ImageLike, squares
 from dprotonet.experiment.trained.trained_model import TrainedModel, on_device
 
 
@@ -41,6 +43,20 @@ class Classifier:
         return cls.of_model(TrainedModel.load(text, device=device), name=text)
 
     @classmethod
+    def of(cls, given: "Classifier | TrainedModel | str | PathLike[str]") -> "Classifier":
+        """However a user has it: opened already, the model of a run, or a name to `open`."""
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, TrainedModel):
+            return cls.of_model(given)
+        if isinstance(given, str | PathLike):
+            return cls.open(given)
+        raise UserError(
+            f"a classifier is what dp.classifier or dp.load opens, or its name, not {type(given).__name__}; "
+            "any module is explained by dp.MDM(module)"
+        )
+
+    @classmethod
     def of_model(cls, model: TrainedModel, *, name: str = "DProtoNet") -> "Classifier":
         """A trained DProtoNet as an ordinary classifier."""
         size = model.config.data.image_size
@@ -53,17 +69,18 @@ class Classifier:
         names = _names(found.module, found.classes)
         return cls(str(spec), on_device(found.module, device), names, found.size, normalise)
 
-    def inputs(self, images: list[ImageLike]) -> Tensor:
+    def inputs(self, images: ImageLike | Iterable[ImageLike]) -> Tensor:
         """Images as the network wants them, (B, C, H, W), squashed to its own size."""
-        pixels = torch.stack([square(image, size=self.size) for image in images])
-        return self.normalise(pixels).to(next(self.module.parameters()).device)
+        return self.normalise(squares(images, size=self.size)).to(next(self.module.parameters()).device)
 
     def label(self, target: str | int) -> int:
         """The number of a class, by its number or its name."""
         if isinstance(target, str) and target in self.classes:
             return self.classes.index(target)
-        if not str(target).isdecimal():
-            raise UserError(f"{self.name} has no class '{target}'; give one of its names, or a number")
+        if not f"{target}".isdecimal():
+            close = get_close_matches(f"{target}", self.classes, n=1)
+            hint = f"did you mean '{close[0]}'? " if close else ""
+            raise UserError(f"{self.name} has no class '{target}'; {hint}give one of its names, or a number")
         if int(target) >= len(self.classes):
             raise UserError(
                 f"{self.name} has no class {target}; its classes are 0 to {len(self.classes) - 1}"

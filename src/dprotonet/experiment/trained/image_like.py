@@ -1,6 +1,6 @@
 """An image however a user has it: a path, a PIL image or a uint8 tensor."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from os import PathLike
 
 import torch
@@ -42,12 +42,20 @@ def image_size(image: ImageLike) -> tuple[int, int]:
     return upright_extent(_picture(image))[::-1]
 
 
-def several(images: ImageLike | Sequence[ImageLike]) -> list[ImageLike]:
-    """One image or many, as a list."""
-    alone = isinstance(images, str | PathLike | Image.Image) or (
-        isinstance(images, Tensor) and images.ndim == 3
-    )
-    return [images] if alone else list(images)  # type: ignore[list-item, arg-type]
+def several(images: ImageLike | Iterable[ImageLike]) -> list[ImageLike]:
+    """One image or many, as a list; what is no image is refused when it is read."""
+    alone = isinstance(images, str | PathLike | Image.Image) or not isinstance(images, Iterable)
+    if alone or (isinstance(images, Tensor) and images.ndim <= 3):
+        return [images]  # type: ignore[list-item]
+    return list(images)  # type: ignore[arg-type]
+
+
+def squares(images: ImageLike | Iterable[ImageLike], *, size: int) -> Tensor:
+    """One image or many as a network sees them: uint8 (B, 3, size, size)."""
+    asked = several(images)
+    if not asked:
+        raise UserError("there are no images; give at least one")
+    return torch.stack([square(image, size=size) for image in asked])
 
 
 def name_of(image: ImageLike) -> str:

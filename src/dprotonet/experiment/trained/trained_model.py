@@ -26,7 +26,7 @@ from dprotonet.experiment.runs.place import Place, places_of, region_places
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.trained.answer import Answer
-from dprotonet.experiment.trained.image_like import ImageLike, name_of, square
+from dprotonet.experiment.trained.image_like import ImageLike, name_of, several, square, squares
 from dprotonet.experiment.trained.part_names import PartName, read_part_names, write_part_names
 from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
@@ -120,9 +120,9 @@ class TrainedModel:
     def normalise(self) -> Normalise:
         return build_normalise(self.network.encoder.backbone, self.config.network.channels)
 
-    def inputs(self, images: Iterable[ImageLike]) -> Tensor:
+    def inputs(self, images: ImageLike | Iterable[ImageLike]) -> Tensor:
         """Images (paths, PIL images or uint8 tensors) as the network wants them, (B, C, H, W)."""
-        pixels = torch.stack([self.pixels(image) for image in images])
+        pixels = squares(images, size=self.config.data.image_size)
         return self.normalise(pixels).to(self.network.head.weight.device)
 
     def pixels(self, image: ImageLike) -> Tensor:
@@ -133,10 +133,11 @@ class TrainedModel:
         """Class, probabilities and evidence of one image."""
         return self.predict_many([image])[0]
 
-    def predict_many(self, images: Sequence[ImageLike]) -> list[Prediction]:
+    def predict_many(self, images: ImageLike | Iterable[ImageLike]) -> list[Prediction]:
         """The same for a batch of images."""
-        answers = self.answers(images)
-        return [found.prediction(name_of(image)) for image, found in zip(images, answers, strict=True)]
+        asked = several(images)
+        answers = self.answers(asked)
+        return [found.prediction(name_of(image)) for image, found in zip(asked, answers, strict=True)]
 
     def answer(self, image: ImageLike) -> Answer:
         """One look at one image, which answers any question about its classes and prototypes."""
