@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from markdown_table import head, line
+
 RESULTS = Path(__file__).resolve().parent / "results"
 SEEDS = (0, 1, 2)
 MASKS = "quality-demo"  # the same command on a run of `dprotonet demo --masks 720`
@@ -50,42 +52,42 @@ Json = Mapping[str, Any]
 def rows_table(_: str = "") -> str:
     """Markdown: measures of the five rows that decide, parts beside masks and blind points."""
     quality, (masks,) = _runs("parts-quality"), _read([MASKS])
-    lines = _head(["", f"parts, seeds {_said(SEEDS)}", "masks, one run", "blind points on the bird"])
+    lines = head(["", f"parts, seeds {_said(SEEDS)}", "masks, one run", "blind points on the bird"])
     for measure, (words, digits) in ROWS.items():
         own = [run["measures"][measure]["decoder"]["mean"] for run in quality]
         blind = [run["measures"][measure]["object"]["mean"] for run in quality]
         single = masks["measures"][measure]["decoder"]["mean"]
         cells = [_several(own, digits), f"{single:.{digits}f}", _several(blind, digits)]
-        lines.append(_line([words, *cells]))
+        lines.append(line([words, *cells]))
     return "\n".join(lines)
 
 
 def intervention_table(_: str = "") -> str:
     """Markdown: how far heat on parts agrees with what changing them does."""
     runs = _runs("parts-intervention")
-    lines = _head(["", *AGREEMENT])
+    lines = head(["", *AGREEMENT])
     for key, words in MAPS.items():
         cells = [_agreement(runs, key, *place) for place in AGREEMENT.values()]
-        lines.append(_line([words, *cells]))
+        lines.append(line([words, *cells]))
     return "\n".join(lines)
 
 
 def deciding_table(_: str = "") -> str:
     """Markdown: whether rows show the part by which siblings differ, and what exchanging it does."""
     runs = _runs("parts-intervention")
-    lines = _head(["", "rows", "random maps"])
+    lines = head(["", "rows", "random maps"])
     for words, (images, first) in DECIDING.items():
         found = [
             [run["deciding part named"][images][kind][first]["mean"] for run in runs]
             for kind in ("rows by mean", "random by mean")
         ]
-        lines.append(_line([words, *(_percent(values) for values in found)]))
+        lines.append(line([words, *(_percent(values) for values in found)]))
     turned = [
         [run["contrast"][kind]["turned"]["mean"] for run in runs]
         for kind in ("the sibling's part", "another part")
     ]
-    lines += ["", *_head(["", "the deciding part becomes the sibling's", "another part is exchanged"])]
-    lines.append(_line(["the sibling is preferred", *(_percent(values) for values in turned)]))
+    lines += ["", *head(["", "the deciding part becomes the sibling's", "another part is exchanged"])]
+    lines.append(line(["the sibling is preferred", *(_percent(values) for values in turned)]))
     return "\n".join(lines)
 
 
@@ -113,14 +115,6 @@ def _percent(values: Sequence[float]) -> str:
 
 def _said(seeds: Sequence[int]) -> str:
     return ", ".join(map(str, seeds))
-
-
-def _head(words: Sequence[str]) -> list[str]:
-    return [_line(words), "|---" * len(words) + "|"]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 TABLES: Mapping[str, Callable[[str], str]] = {

@@ -7,9 +7,11 @@ network_tables.py puts them into docs/training.md.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from markdown_table import head, line
 
 RESULTS = Path(__file__).resolve().parent / "results"
 REFERENCE = "as it is"
@@ -21,23 +23,23 @@ def changes_table(name: str) -> str:
     found = {row["change"]: row for row in _read(name)}
     own = found[REFERENCE]["after"][-1]
     words = ("change", "after each push, %", "at the end", "difference", "training accuracy, last epoch")
-    lines = _head(words)
+    lines = head(words)
     order = sorted(found.values(), key=lambda row: (row["change"] != REFERENCE, -row["after"][-1]))
     for row in order:
         after, last = row["after"], row["epochs"][-1]["train"]
         gained = "–" if row["change"] == REFERENCE else _signed(after[-1] - own)
         cells = [", ".join(f"{value:.1f}" for value in after[:-1]), f"{after[-1]:.1f}", gained, f"{last:.1f}"]
-        lines.append(_line([row["change"], *cells]))
+        lines.append(line([row["change"], *cells]))
     return "\n".join(lines)
 
 
 def curve_table(name: str) -> str:
     """Markdown: closed form, frozen and joint over images per class."""
-    lines = _head(("data", "images per class", "discriminant", "parts, frozen", "parts, joint"))
+    lines = head(("data", "images per class", "discriminant", "parts, frozen", "parts, joint"))
     for row in _read(name):
         values = [row[key] for key in ("discriminant", "frozen", "joint")]
         cells = [f"**{value:.1f}**" if value == max(values) else f"{value:.1f}" for value in values]
-        lines.append(_line([SETS[row["data"].partition(":")[0]], str(row["per_class"]), *cells]))
+        lines.append(line([SETS[row["data"].partition(":")[0]], str(row["per_class"]), *cells]))
     return "\n".join(lines)
 
 
@@ -48,14 +50,6 @@ def _read(name: str) -> list[dict[str, Any]]:
 
 def _signed(points: float) -> str:
     return f"{points:+.1f}".replace("-", "−")
-
-
-def _head(words: Sequence[str]) -> list[str]:
-    return [_line(words), "|---" * len(words) + "|"]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 TABLES: Mapping[str, Callable[[str], str]] = {
