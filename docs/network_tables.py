@@ -33,7 +33,7 @@ TABLES = {
 PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
     "rivals.md": ("frozen-choice", "joint-choice"),
-    "training.md": ("joint-general", "joint-backbone"),
+    "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),
     "../README.md": ("summary",),
 }
