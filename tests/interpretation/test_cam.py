@@ -26,7 +26,7 @@ BARRED = ["scorecam", "ablationcam"]
 
 
 def rivals(model: Net, name: str) -> torch.Tensor:
-    cam = CAM(model, name, batch=4, layer=rectifier(model))
+    cam = CAM(model, name, internal_batch_size=4, layer=rectifier(model))
     return torch.stack([item.raw for item in cam.explain(IMAGES, ClassNode(model, [0, 3]))])
 
 
@@ -161,7 +161,7 @@ def test_features_beside_shares_of_parts_are_no_map_of_features_either() -> None
 def test_a_stem_sees_an_ablated_image_once_and_what_follows_is_counted(model: Net) -> None:
     stem = next(layer for layer in model.modules() if isinstance(layer, nn.Conv2d))
     node, layer = ClassNode(model, [0, 3]), rectifier(model)
-    plain = CAM(model, "ablationcam", batch=4, layer=layer).explain(IMAGES, node)
+    plain = CAM(model, "ablationcam", internal_batch_size=4, layer=layer).explain(IMAGES, node)
     ran: dict[str, list[int]] = {"stem": [], "head": []}
     handle = model.head.register_forward_pre_hook(lambda _module, inputs: ran["head"].append(len(inputs[0])))
     own = stem.forward
@@ -171,7 +171,7 @@ def test_a_stem_sees_an_ablated_image_once_and_what_follows_is_counted(model: Ne
         return own(images)
 
     vars(stem)["forward"] = counted
-    known = CAM(model, "ablationcam", batch=4, layer=layer, stem=stem).explain(IMAGES, node)
+    known = CAM(model, "ablationcam", internal_batch_size=4, layer=layer, stem=stem).explain(IMAGES, node)
     handle.remove()
     assert vars(stem)["forward"] is counted
     assert ran["stem"] == [1, 1]
@@ -186,13 +186,13 @@ def test_a_stem_that_fails_comes_back_as_it_was(model: Net) -> None:
     own = stem.forward
     vars(stem)["forward"] = own  # as some packages wrap a module
     with pytest.raises(UserError, match="no class 99"):
-        CAM(model, "ablationcam", batch=4, stem=stem).explain(IMAGES, ClassNode(model, [0, 99]))
+        CAM(model, "ablationcam", internal_batch_size=4, stem=stem).explain(IMAGES, ClassNode(model, [0, 99]))
     assert vars(stem)["forward"] is own
 
 
 def test_a_stem_that_holds_the_layer_runs_every_time(model: Net) -> None:
     node, layer = ClassNode(model, [0, 3]), rectifier(model)
-    plain = CAM(model, "ablationcam", batch=4, layer=layer).explain(IMAGES, node)
-    held = CAM(model, "ablationcam", batch=4, layer=layer, stem=layer).explain(IMAGES, node)
+    plain = CAM(model, "ablationcam", internal_batch_size=4, layer=layer).explain(IMAGES, node)
+    held = CAM(model, "ablationcam", internal_batch_size=4, layer=layer, stem=layer).explain(IMAGES, node)
     assert all(torch.equal(one.raw, other.raw) for one, other in zip(plain, held, strict=True))
     assert held[0].passes == plain[0].passes

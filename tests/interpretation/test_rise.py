@@ -72,7 +72,7 @@ def test_a_map_is_the_sum_of_masks_times_scores(model: Net) -> None:
     masks = literal_masks(samples, (10, 13), grid=3, keep=keep, seed=2)
     with torch.no_grad():
         labels = model(images).argmax(dim=1).tolist()
-    found = Rise(model, samples=samples, grid=3, keep=keep, seed=2, batch=5).explain(images)
+    found = Rise(model, samples=samples, grid=3, keep=keep, seed=2, internal_batch_size=5).explain(images)
     for row, label in enumerate(labels):
         raw = np.zeros((10, 13))
         for mask in masks:
@@ -121,7 +121,7 @@ def test_the_images_of_a_call_see_the_same_masks() -> None:
         seen.append(given[:, 0].clone())
         return given.mean(dim=(1, 2, 3))
 
-    Rise(samples=9, batch=4).explain(torch.ones(2, 3, SIDE, SIDE), CallableNode(remember))
+    Rise(samples=9, internal_batch_size=4).explain(torch.ones(2, 3, SIDE, SIDE), CallableNode(remember))
     masks = torch.cat(seen).unflatten(0, (9, 2))
     assert torch.equal(masks[:, 0], masks[:, 1])
     assert torch.equal(masks[:, 0], masks_of(9, (SIDE, SIDE), grid=8, keep=0.5))
@@ -137,7 +137,7 @@ def test_questions_are_counted_and_come_in_small_batches() -> None:
         seen.append(len(images))
         return images.mean(axis=(1, 2, 3))
 
-    found = Rise(samples=40, batch=13).explain(bright(2), ArrayNode(counting))
+    found = Rise(samples=40, internal_batch_size=13).explain(bright(2), ArrayNode(counting))
     assert max(seen) == 13
     assert sum(seen) == 2 * 40
     assert [item.passes for item in found] == [(40, 0)] * 2

@@ -47,7 +47,7 @@ def maps_of(network: DProtoNet, batch: int = 32) -> SimilarityMaps:
         similarity=log_similarity,
         prototypes=network.prototypes.vectors,
         weight=network.head.weight,
-        batch=batch,
+        internal_batch_size=batch,
     )
 
 

@@ -141,7 +141,7 @@ def test_its_own_explanation_is_the_enlarged_map(network: DProtoNet, images: Ten
         return regions.maps(network.encoder.feature_map(block)), network.evidence(block).scores
 
     weight = network.head.weight
-    explainer = OccurrenceMaps(network, occurring=occurring, weight=weight, batch=3)
+    explainer = OccurrenceMaps(network, occurring=occurring, weight=weight, internal_batch_size=3)
     maps, _ = literal_maps(network, images)
     scores = network.evidence(images).scores.clamp_min(0).double()
     large = torch.nn.functional.interpolate(maps, size=(32, 32), mode="bilinear", align_corners=False)

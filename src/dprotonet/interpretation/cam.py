@@ -50,7 +50,7 @@ class CAM(Explainer):
         layer: nn.Module | None = None,
         stem: nn.Module | None = None,
         classes: Sequence[str] = (),
-        batch: int = 32,
+        internal_batch_size: int = 32,
     ) -> None:
         if method not in CAM_CLASSES:
             raise UserError(f"unknown method '{method}'; known: {', '.join(CAM_CLASSES)}")
@@ -60,7 +60,7 @@ class CAM(Explainer):
                 "MDM and Rise explain functions too"
             )
         self.method, self.layer = method, layer
-        super().__init__(model, classes=classes, batch=batch)
+        super().__init__(model, classes=classes, batch=internal_batch_size)
         self.network, self.stem = model, stem if method == "ablationcam" else None
 
     @property

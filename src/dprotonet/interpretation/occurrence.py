@@ -32,9 +32,9 @@ class OccurrenceMaps(PrototypeMaps):
         occurring: Occurring,
         weight: Tensor,
         classes: Sequence[str] = (),
-        batch: int = 32,
+        internal_batch_size: int = 32,
     ) -> None:
-        super().__init__(model, weight=weight, classes=classes, batch=batch)
+        super().__init__(model, weight=weight, classes=classes, internal_batch_size=internal_batch_size)
         self.occurring = occurring
 
     def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:

@@ -25,14 +25,14 @@ class PrototypeMaps(Explainer):
     name: str  # in the facts of an explanation
 
     def __init__(
-        self, model: nn.Module, *, weight: Tensor, classes: Sequence[str] = (), batch: int = 32
+        self, model: nn.Module, *, weight: Tensor, classes: Sequence[str] = (), internal_batch_size: int = 32
     ) -> None:
         if not isinstance(model, nn.Module):
             raise UserError(
                 f"{self.name} maps need a prototype network, a module, and {type(model).__name__} is none; "
                 "MDM and Rise explain functions too"
             )
-        super().__init__(model, classes=classes, batch=batch)
+        super().__init__(model, classes=classes, batch=internal_batch_size)
         self.weight = weight.detach().float()
 
     @property

@@ -42,9 +42,9 @@ class Rise(Explainer):
         keep: float = 0.5,
         seed: int = 0,
         classes: Sequence[str] = (),
-        batch: int = 32,
+        internal_batch_size: int = 32,
     ) -> None:
-        super().__init__(model, classes=classes, batch=batch)
+        super().__init__(model, classes=classes, batch=internal_batch_size)
         if samples < 1 or grid < 2 or not 0 < keep < 1:
             raise UserError(
                 f"RISE with {samples} samples, grid {grid}, keep {keep}: "

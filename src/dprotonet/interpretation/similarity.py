@@ -39,10 +39,10 @@ class SimilarityMaps(PrototypeMaps):
         prototypes: Tensor,
         weight: Tensor,
         classes: Sequence[str] = (),
-        batch: int = 32,
+        internal_batch_size: int = 32,
     ) -> None:
         _check(footprint, prototypes, weight)
-        super().__init__(model, weight=weight, classes=classes, batch=batch)
+        super().__init__(model, weight=weight, classes=classes, internal_batch_size=internal_batch_size)
         self.regions, self.similarity = regions, similarity
         self.footprint, self.prototypes = footprint.detach().float(), prototypes.detach().float()
 
