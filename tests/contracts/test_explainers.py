@@ -2,131 +2,37 @@
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from contracts.explainer_subjects import (
+    COUNT,
+    LABELS,
+    MASKED,
+    PRESETS,
+    SIZE,
+    TOLERANCE,
+    Net,
+    State,
+    entry_of,
+    explainer,
+    heatmaps,
+    images,
+    node,
+    prototypes,
+    used,
+)
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.cam import CAM_CLASSES
-from dprotonet.interpretation.explainer import Explainer
-from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry, described, explainer_entry
+from dprotonet.interpretation.explainers import EXPLAINERS, described, explainer_entry
 from dprotonet.interpretation.masking_task import Step
-from dprotonet.interpretation.mdm import MDM, preset
-from dprotonet.interpretation.nodes import CallableNode, ClassNode
-
-CLASSES, COUNT, SIZE = 5, 3, (32, 40)
-LABELS = [4, 0, 2]
-TOLERANCE = 1e-4
-PRESETS = {
-    "paper": preset("paper", iterations=6, sizes=(4, 7), sparsity=1.0),
-    "fast": preset("fast", iterations=6, sizes=(5, 6)),
-    "best": preset("best", iterations=9),
-    "sampled": preset("sampled", samples=40, block=15, sizes=(4, 6)),
-}
-OTHERS = [name for name in EXPLAINERS if name != "mdm"]
-NAMES = [*PRESETS, *OTHERS]  # every line of the table, mdm by every preset
-MASKED = list(PRESETS)
-SMALL = {"rise": {"samples": 40, "grid": 5}}
-SPECIES = ("finch", "lark", "robin", "swift", "wren")
-
-
-class Net(nn.Module):
-    """All that behaves otherwise in training: BatchNorm, dropout, an activation in place."""
-
-    def __init__(self, channels: int = 3) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.features = nn.Sequential(
-            nn.Conv2d(channels, 8, 3, stride=2, padding=1),
-            nn.BatchNorm2d(8),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(8, 12, 3, stride=2, padding=1),
-            nn.BatchNorm2d(12),
-            nn.ReLU(inplace=True),
-        )
-        self.dropout = nn.Dropout(0.5)
-        self.head = nn.Linear(12, CLASSES)
-        for module in self.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean = torch.randn(module.num_features) / 4
-                module.running_var = torch.rand(module.num_features) / 4 + 0.1
-        self.eval()
-
-    def forward(self, images: Tensor) -> Tensor:
-        pooled = self.features(images).mean(dim=(2, 3))
-        return 5 * self.head(self.dropout(pooled))
-
-
-Explain = Callable[..., list[Explanation]]
-
-
-def entry_of(name: str) -> ExplainerEntry:
-    """The line of the table; an explainer that takes long by default takes less here."""
-    entry = EXPLAINERS["mdm" if name in PRESETS else name]
-    return replace(entry, settings={**entry.settings, **SMALL.get(name, {})})
-
-
-def made(
-    name: str, model: nn.Module | Callable[[Tensor], Tensor], size: tuple[int, int] = SIZE, batch: int = 32
-) -> Explainer:
-    """By the table, of plain arguments."""
-    offered = {"preset": PRESETS.get(name), **prototypes(model, size)}
-    by = entry_of(name).make(model, offered, classes=SPECIES)
-    by.batch = batch
-    return by
-
-
-def explainer(name: str, model: nn.Module, batch: int = 32) -> Explain:
-    def explain(given: Tensor, *nodes: ClassNode) -> list[Explanation]:
-        return made(name, model, (given.shape[-2], given.shape[-1]), batch).explain(given, *nodes)
-
-    return explain
-
-
-def prototypes(model: Any, size: tuple[int, int]) -> dict[str, Any]:
-    """The network as if it had prototypes, whose regions are the places of its feature map."""
-    generator = torch.Generator().manual_seed(3)
-    vectors, weight = (
-        torch.rand(6, 12, generator=generator),
-        torch.rand(CLASSES, 6, generator=generator) - 0.3,
-    )
-    height, width = -(-size[0] // 4), -(-size[1] // 4)
-    return {
-        "regions": lambda images: model.get_submodule("features")(images).flatten(2).transpose(1, 2),
-        "footprint": torch.eye(height * width).unflatten(1, (height, width)),
-        "similarity": lambda regions, wanted: -torch.cdist(regions, wanted),
-        "prototypes": vectors,
-        "weight": weight,
-    }
-
-
-def node(model: nn.Module, labels: list[int] = LABELS) -> ClassNode:
-    return ClassNode(model, labels, probability=False)
-
-
-def images(count: int = COUNT, channels: int = 3, size: tuple[int, int] = SIZE) -> Tensor:
-    return torch.randn(count, channels, *size, generator=torch.Generator().manual_seed(1))
-
-
-def heatmaps(found: list[Explanation]) -> Tensor:
-    return torch.stack([item.heatmap for item in found])
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    wanted: str = request.param
-    return wanted
-
-
-@pytest.fixture
-def model() -> Net:
-    return Net()
-
+from dprotonet.interpretation.mdm import MDM
+from dprotonet.interpretation.nodes import ClassNode
 
 # ── the map ──────────────────────────────────────────────────────────────────────────────────────────
 
@@ -259,54 +165,6 @@ def test_the_images_are_left_alone(name: str, model: Net) -> None:
 
 # ── the model comes back as it was ───────────────────────────────────────────────────────────────────
 
-_GLOBAL = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-
-
-@dataclass
-class State:
-    """All of a model that an explainer could have touched."""
-
-    modules: list[int]
-    training: list[bool]
-    hooks: list[tuple[int, ...]]
-    everywhere: list[int]
-    wanted: list[bool]
-    gradients: list[Tensor | None]
-    values: dict[str, Tensor]
-
-    @classmethod
-    def of(cls, model: nn.Module) -> "State":
-        module = torch.nn.modules.module
-        return cls(
-            [id(item) for item in model.modules()],
-            [item.training for item in model.modules()],
-            [tuple(len(getattr(item, hooks)) for hooks in _HOOKS) for item in model.modules()],
-            [len(getattr(module, hooks)) for hooks in _GLOBAL],
-            [item.requires_grad for item in model.parameters()],
-            [None if item.grad is None else item.grad.clone() for item in model.parameters()],
-            {key: value.clone() for key, value in model.state_dict().items()},
-        )
-
-    def assert_same(self, model: nn.Module) -> None:
-        now = State.of(model)
-        for key in ("modules", "training", "hooks", "everywhere", "wanted"):
-            assert getattr(now, key) == getattr(self, key), key
-        for before, after in zip(self.gradients, now.gradients, strict=True):
-            assert (before is None) == (after is None)
-            assert before is None or after is None or torch.equal(before, after)
-        assert now.values.keys() == self.values.keys()
-        assert all(torch.equal(now.values[key], value) for key, value in self.values.items())
-
-
-def used(model: Net) -> Net:
-    """As in the middle of a training: mixed modes, a frozen layer, gradients of some parameters."""
-    model.train()
-    model.features[1].eval()
-    model.features[0].requires_grad_(False)
-    model.head.weight.grad = torch.full_like(model.head.weight, 0.25)
-    return model
-
 
 def test_the_model_comes_back_untouched(name: str, model: Net) -> None:
     before = State.of(used(model))
@@ -398,188 +256,6 @@ def test_a_batch_does_not_choose_the_first_guess_of_its_images() -> None:
     for row in range(3):
         one = heatmaps(explainer("fast", model)(given[row : row + 1], node(model, [0])))
         assert (one[0] - many[row]).abs().max() <= TOLERANCE
-
-
-# ── every explainer is called alike ──────────────────────────────────────────────────────────────────
-
-
-class ClassifierOutputTarget:
-    """Like the one of pytorch-grad-cam, which is not imported here."""
-
-    def __init__(self, category: int) -> None:
-        self.category = category
-
-    def __call__(self, output: Tensor) -> Tensor:
-        return output[self.category]
-
-
-ROBIN: dict[str, Any] = {  # class 2 of every image
-    "number": 2,
-    "number of NumPy": np.int64(2),
-    "name": "robin",
-    "tensor of one": torch.tensor(2),
-    "tensor of one in a row": torch.tensor([2]),
-    "target": ClassifierOutputTarget(2),
-    "list": [2] * COUNT,
-    "tuple": (2,) * COUNT,
-    "names": ["robin"] * COUNT,
-    "names and numbers": ["robin", np.int32(2), torch.tensor(2)],
-    "tensor": torch.full((COUNT,), 2),
-    "column": torch.full((COUNT, 1), 2),
-    "array": np.full(COUNT, 2),
-    "array read backwards": np.full(COUNT, 2)[::-1],
-    "array of foreign byte order": np.full(COUNT, 2, dtype=">i8"),
-    "array of names": np.array(["robin"] * COUNT),
-    "array of names and numbers": np.array(["robin", 2, np.int8(2)], dtype=object),
-    "targets": [ClassifierOutputTarget(2)] * COUNT,
-}
-
-
-def three_ways(by: Explainer, target: Any) -> list[Tensor]:
-    """Heatmaps (N, H, W) as pytorch-grad-cam, captum and everything else would have them."""
-    called, attributed = by(images(), target), by.attribute(images(), target)
-    assert isinstance(called, np.ndarray)
-    assert called.dtype == np.float32
-    assert attributed.shape == images().shape
-    assert torch.equal(attributed[:, 0], attributed[:, 2])
-    return [torch.from_numpy(called), attributed[:, 1], heatmaps(by.explain(images(), target))]
-
-
-@pytest.mark.parametrize("kind", ROBIN)
-def test_a_class_may_be_told_in_many_ways(name: str, kind: str, model: Net) -> None:
-    by = made(name, model)
-    asked = by.question(images(), ROBIN[kind], batch=32).node
-    assert isinstance(asked, ClassNode)
-    assert asked.labels.tolist() == [2] * COUNT
-    assert asked.probability == by.probability
-
-
-@pytest.mark.parametrize("kind", ["number", "names", "targets"])
-def test_three_ways_in_give_one_map(name: str, kind: str, model: Net) -> None:
-    usual = heatmaps(explainer(name, model)(images(), node(model, [2] * COUNT)))
-    ways = three_ways(made(name, model), ROBIN[kind])
-    assert torch.equal(ways[0], ways[1])
-    assert torch.equal(ways[0], ways[2])
-    if not made(name, model).probability:  # as `node` is
-        assert torch.equal(ways[0], usual)
-
-
-def test_each_image_has_a_class_of_its_own(name: str, model: Net) -> None:
-    found = made(name, model).explain(images(), [SPECIES[LABELS[0]], *LABELS[1:]])
-    assert [item.node.split()[-1] for item in found] == [str(label) for label in LABELS]
-    for row, label in enumerate(LABELS):
-        (alone,) = made(name, model).explain(images()[row : row + 1], label)
-        assert (alone.heatmap - found[row].heatmap).abs().max() <= TOLERANCE
-
-
-def test_nothing_is_the_prediction_and_no_pass_is_lost(name: str, model: Net) -> None:
-    ways = three_ways(made(name, model), None)
-    assert torch.equal(ways[0], heatmaps(explainer(name, model)(images())))
-
-
-def test_functions_of_the_output(name: str, model: Net) -> None:
-    """As pytorch-grad-cam has them; a network's own maps are of classes and prototypes only."""
-    by, targets = made(name, model), [lambda output: output[2] - output[0]] * COUNT
-    if "prototypes" in entry_of(name).needs:
-        with pytest.raises(UserError, match="explain classes and prototypes only; use MDM"):
-            by(images(), targets)
-        return
-    found = by.explain(images(), targets)
-    assert heatmaps(found).amax(dim=(1, 2)).min() > 0
-    assert (heatmaps(found) - heatmaps(by.explain(images(), 2))).abs().max() > 10 * TOLERANCE
-
-
-def test_functions_of_images_and_nodes(name: str, model: Net) -> None:
-    def brightness(given: Tensor) -> Tensor:
-        return given[:, :, :12].square().mean(dim=(1, 2, 3))
-
-    by = made(name, model)
-    for target in (brightness, CallableNode(brightness)):
-        if {"feature map", "prototypes"} & set(entry_of(name).needs):
-            with pytest.raises(UserError, match="use MDM for other nodes"):
-                by(images(), target)
-        else:
-            found = by.explain(images(), target)
-            assert [item.node for item in found] == ["brightness"] * COUNT
-            assert all(item.raw[:12].mean() > item.raw[20:].mean() for item in found)
-
-
-REFUSED: dict[str, tuple[Any, str]] = {
-    "a bool": (True, r"True \(bool\) is no class; give nothing for the predicted class"),
-    "bools": ([True, False, True], r"True \(bool\) is no class"),
-    "a tensor of bools": (torch.tensor([True] * COUNT), "of type torch.bool, and classes are whole numbers"),
-    "a float": (1.0, r"1.0 \(float\) is no target; give nothing"),
-    "floats": ([1.0] * COUNT, r"1.0 \(float\) is no class"),
-    "a tensor of floats": (torch.ones(COUNT), "of type torch.float32, and classes are whole numbers"),
-    "an array of floats": (np.ones(COUNT), "of type torch.float64, and classes are whole numbers"),
-    "an array of nothings": (np.array([None] * COUNT), r"None \(NoneType\) is no class"),
-    "a table of names": (np.array([["robin"]] * COUNT), r"\['robin'\] \(list\) is no class"),
-    "an empty list": ([], "the list of targets is empty"),
-    "too few": ([0, 1], f"2 targets for {COUNT} images; give exactly one target per image"),
-    "too many": ([0] * 4, f"4 targets for {COUNT} images"),
-    "a list of one": ([0], f"1 targets for {COUNT} images"),
-    "too few in a tensor": (torch.tensor([0, 1]), f"2 targets for {COUNT} images"),
-    "too many targets": ([ClassifierOutputTarget(1)] * 4, f"4 targets for {COUNT} images"),
-    "a table": (torch.zeros(COUNT, 2, dtype=torch.long), r"the shape \(3, 2\); give one class per image"),
-    "no such class": (CLASSES, f"no class {CLASSES}; the model has classes 0 to {CLASSES - 1}"),
-    "a class below none": ([0, -1, 0], f"no class -1; the model has classes 0 to {CLASSES - 1}"),
-    "no such name": ("robins", "no class 'robins'; did you mean 'robin'?"),
-    "nothing among names": (["robin", None, "lark"], r"None \(NoneType\) is no class"),
-    "a mapping": ({"robin": 2}, r"\(dict\) is no target; give nothing"),
-    "a set": ({0, 1, 2}, r"\(set\) is no target"),
-    "a thing": (object(), r"\(object\) is no target"),
-    "a class of Python": (ClassifierOutputTarget, r"\(type\) is no target"),
-    "functions and numbers": ([len, 1, 2], "targets mix functions with 1"),
-}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_is_no_target_is_refused_in_a_sentence(name: str, kind: str, model: Net) -> None:
-    target, message = REFUSED[kind]
-    by, before = made(name, model), State.of(used(model))
-    for way in (by, by.attribute, by.explain):
-        with pytest.raises(UserError, match=message):
-            way(images(), target)
-    before.assert_same(model)
-
-
-def test_a_node_belongs_in_no_list(name: str, model: Net) -> None:
-    with pytest.raises(UserError, match="give it alone, not in a list"):
-        made(name, model)(images(), [node(model)] * COUNT)
-
-
-def test_names_have_to_be_known(name: str, model: Net) -> None:
-    by = made(name, model)
-    by.classes = ()
-    with pytest.raises(UserError, match="'robin' is not known by its name: give the explainer classes="):
-        by(images(), "robin")
-
-
-def test_a_plain_function_is_explained_like_its_module_or_refused(name: str, model: Net) -> None:
-    def function(given: Tensor) -> Tensor:
-        return model(given)
-
-    if {"feature map", "prototypes"} & set(entry_of(name).needs):
-        with pytest.raises(UserError, match=r"a module.*; MDM and Rise explain functions too"):
-            made(name, function)
-        return
-    wanted = three_ways(made(name, model), LABELS)[0]
-    for found in three_ways(made(name, function), LABELS):
-        assert torch.equal(found, wanted)
-    assert made(name, function).explain(images())[0].node == made(name, model).explain(images())[0].node
-
-
-@pytest.mark.parametrize("thing", ["resnet50", 3, Net])
-def test_what_is_no_model_is_refused(name: str, thing: Any) -> None:
-    with pytest.raises(UserError, match="a module"):
-        made(name, thing)
-
-
-def test_code_written_for_cams_runs(name: str, model: Net) -> None:
-    with made(name, model) as cam:
-        assert cam(input_tensor=images(), targets=[ClassifierOutputTarget(0)] * COUNT).shape == (COUNT, *SIZE)
-    with pytest.raises(UserError, match="leave aug_smooth and eigen_smooth out"):
-        made(name, model)(images(), aug_smooth=True)
 
 
 # ── what the table says ──────────────────────────────────────────────────────────────────────────────

@@ -138,7 +138,10 @@ def test_help_lists_the_explainer_and_does_not_wait_for_torch(sources: Path) -> 
 
 def test_the_contract_of_explainers_runs_over_it(sources: Path) -> None:
     words = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", "occlusion"]
-    said = python(sources, *words, str(ROOT / "tests" / "contracts" / "test_explainers.py"))
+    suites = [
+        str(ROOT / "tests" / "contracts" / f"test_{name}.py") for name in ("explainers", "explainer_targets")
+    ]
+    said = python(sources, *words, *suites)
     assert re.search(r"\d{2,} passed|\.{20,}", said)
 
 
