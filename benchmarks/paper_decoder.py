@@ -8,8 +8,8 @@ class, as `dprotonet compare` does. A map is kept in MAPS and its row in the JSO
 so that a stopped run goes on where it was: a map of the paper's takes 8,000 passes. A method is a preset,
 with changes if wanted (`paper:reference=None` for an η that is absolute). BatchNorm is folded into
 the convolutions and only the watched region is computed, which changes nothing but rounding. `--part train`
-takes training images, to choose a setting on. `--table` prints the table of a JSON, `--sheet FILE` draws all
-maps that are kept.
+takes training images, to choose a setting on. `--sheet FILE` draws all maps that are kept. The table of the
+JSON is drawn by docs/network_tables.py.
 """
 
 import argparse
@@ -209,34 +209,6 @@ def _read(path: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text("utf-8")) if path.is_file() else None
 
 
-def table(result: dict[str, Any]) -> str:
-    """Means over images as Markdown, per node and method; time as its median."""
-    head = ("node", "method", "images", *COLUMNS, "CPU s")
-    lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in result["rows"]:
-        groups.setdefault((row["node"], row["method"]), []).append(row)
-    for (kind, method), rows in sorted(groups.items(), key=lambda item: NODES.index(item[0][0])):
-        means = [_mean([row[name] for row in rows]) for name in COLUMNS]
-        seconds = statistics.median([row.get("cpu_seconds", 0.0) for row in rows])
-        cells = [kind, method, str(len(rows)), *map(_cell, COLUMNS, means), f"{seconds:.4g}"]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
-
-
-def _cell(name: str, value: float | None) -> str:
-    if value is None:
-        return ""
-    if name == "kept":
-        return f"{value:.1%}"
-    return f"{value:.1f}" if name[:2] in ("AD", "AI") else f"{value:.3f}"
-
-
 def sheet(subject: Subject, options: argparse.Namespace) -> None:
     """Every map that is kept over its image: a line per image, a column per node and method."""
     pairs = [(kind, method) for kind in NODES for method in options.methods if method not in CONTROLS]
@@ -267,18 +239,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, default=Path("paper-decoder-maps"))
     parser.add_argument("--out", type=Path, default=Path("docs/results/paper_decoder.json"))
     parser.add_argument("--sheet", type=Path, help="draw what is kept, measure nothing")
-    parser.add_argument("--table", action="store_true", help="print the table of --out, measure nothing")
     return parser.parse_args()
 
 
 def main() -> None:
     keep_freed_memory()
     options = arguments()
-    if not options.table:
-        subject = Subject.of(options.run, options.count, options.part)
-        sheet(subject, options) if options.sheet else measured(subject, options)
-    if not options.sheet:
-        print(table(_read(options.out) or {"rows": []}))
+    subject = Subject.of(options.run, options.count, options.part)
+    sheet(subject, options) if options.sheet else measured(subject, options)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import explainer_tables
 import quality_tables
 import training_tables
 
@@ -35,6 +36,7 @@ PAGES = {
     "rivals.md": ("frozen-choice", "joint-choice"),
     "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),
+    "decoder.md": ("paper_decoder",),
     "../README.md": ("summary",),
 }
 KEPT = (
@@ -192,6 +194,7 @@ def _results(name: str) -> Any:
 
 
 DRAWN_OTHERWISE = {
+    **explainer_tables.TABLES,
     **quality_tables.TABLES,
     **training_tables.TABLES,
     "frozen-choice": choices,

@@ -23,34 +23,20 @@ SETTING = "values of settings or of protocols, not measurements"
 ELSEWHERE = "test_numbers_of_other_pages.py looks for them on the page they come from"
 SEEN = "accuracies that somebody had seen, of runs that were not kept"
 WITHOUT_RESULTS = {
-    ("benchmark.md", "What the networks cost"): OLD,
     ("decoder.md", "Against Grad-CAM, Grad-CAM++, Score-CAM, Ablation-CAM"): OLD,
-    ("decoder.md", "A second network, with truth: MobileNetV2 on pets"): OLD,
     ("decoder.md", "Drawn birds: the object and the part that decides"): OLD,
-    ("decoder.md", "A DProtoNet on photographs: class and prototype nodes"): OLD,
-    ("decoder.md", "Without gradients: `sampled`"): OLD,
     ("decoder.md", "What was tried"): OLD,
-    ("decoder.md", "Against the paper's own"): OLD,
-    ("decoder.md", "The paper's own, and its scale"): OLD,
     ("familiarity.md", "Measured"): OLD,
     ("how-long.md", "Training"): ELSEWHERE,
     ("how-long.md", "Predicting"): ELSEWHERE,
     ("how-long.md", "Explaining"): ELSEWHERE,
-    ("masks.md", "Real images"): OLD,
     ("metrics.md", "Is a map about the class?"): OLD,
     ("metrics.md", "Prototypes"): SETTING,
-    ("metrics.md", "Truth by intervention"): OLD,
-    ("metrics.md", "Speed"): OLD,
-    ("prototypes.md", "Cleaning a model"): OLD,
     ("results.md", "Choices that saw test data"): SEEN,
     ("results.md", "Built-in birds"): OLD,
-    ("results.md", "The rivals on the built-in birds"): OLD,
     ("results.md", "CUB"): OLD,
     ("results.md", "Pets"): OLD,
-    ("results.md", "Ultrasound"): OLD,
-    ("results.md", "Speed and memory"): OLD,
     ("rivals.md", "The networks DProtoNet is compared with"): SETTING,
-    ("which-preset.md", "Which preset?"): ELSEWHERE,
 }
 
 

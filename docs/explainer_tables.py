@@ -1,0 +1,112 @@
+"""Tables of heatmaps: explainers on the same images, from benchmarks/decoder.py and from `dprotonet compare`.
+
+    python benchmarks/decoder.py … > docs/results/decoder-….json
+    python benchmarks/paper_decoder.py … --out docs/results/paper_decoder.json
+    dprotonet compare RUN … --out OUT      # OUT/table.json, kept as docs/results/compare-….json
+
+network_tables.py puts them into their pages.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from markdown_table import head, line
+
+RESULTS = Path(__file__).resolve().parent / "results"
+CONTROLS = ("random", "centre", "all but one", "fake")
+DIGITS = {"AD": 1, "AI": 1, "AG": 1, "AD50": 1, "AI50": 1}  # percentages; all other measures lie in [0, 1]
+FALLS = ("deletion", "AD", "AD50")  # less is better
+PAPER = (
+    *("deletion", "insertion", "AD", "AI", "AD50", "AI50"),
+    *("DICE", "IOU", "PPV", "sensitivity"),
+)
+MOSAIC = ("energy", "pointing", "DICE", "deletion", "insertion")
+Json = Mapping[str, Any]
+Means = Mapping[str, Mapping[str, float]]  # by method, then by measure
+
+
+def benchmark_table(name: str) -> str:
+    """Markdown: what benchmarks/decoder.py measured, the best method of a column in bold, controls aside."""
+    rows: Json = _read(name)["rows"]
+    means = {method: row["mean"] for method, row in rows.items()}
+    passes = {method: " / ".join(f"{number:.0f}" for number in row["passes"]) for method, row in rows.items()}
+    return _table(means, {"F / B": passes})
+
+
+def compare_table(name: str) -> str:
+    """Markdown: what `dprotonet compare` measured."""
+    return _table(_compared(name), {})
+
+
+def mosaic_table(name: str) -> str:
+    """Markdown: mosaics of two data sets side by side."""
+    found = {words: _compared(f"{name}-{key}") for words, key in (("pets", "pets"), ("CUB", "cub"))}
+    methods = [method for method in found["pets"] if method not in CONTROLS]
+    lines = head(["method", *(f"{data}: {_head(measure)}" for data in found for measure in MOSAIC)])
+    for method in methods:
+        cells = [_cell(means, methods, method, key) for means in found.values() for key in MOSAIC]
+        lines.append(line([method, *cells]))
+    return "\n".join(lines)
+
+
+def paper_table(name: str) -> str:
+    """Markdown: the paper's decoder at full length, means over images per node; time as its median."""
+    groups: dict[tuple[str, str], list[Json]] = {}
+    for row in sorted(_read(name)["rows"], key=lambda row: row["node"] != "prototype"):
+        groups.setdefault((row["node"], row["method"]), []).append(row)
+    lines = head(["node", "method", "images", "kept", *map(_head, PAPER), "CPU s"])
+    for (node, method), rows in groups.items():
+        kept = [row["kept"] for row in rows if row["kept"] is not None]
+        cells = [f"{fmean(row[key] for row in rows):.{DIGITS.get(key, 3)}f}" for key in PAPER]
+        seconds = f"{median(row.get('cpu_seconds', 0.0) for row in rows):.4g}"
+        share = f"{100 * fmean(kept):.1f} %" if kept else ""
+        lines.append(line([node, f"`{method}`", str(len(rows)), share, *cells, seconds]))
+    return "\n".join(lines)
+
+
+def _table(means: Means, further: Mapping[str, Mapping[str, str]]) -> str:
+    measures = list(next(iter(means.values())))
+    methods = [method for method in means if method not in CONTROLS]
+    lines = head(["method", *map(_head, measures), *further])
+    for method in means:
+        cells = [_cell(means, methods, method, measure) for measure in measures]
+        lines.append(line([f"`{method}`", *cells, *(column[method] for column in further.values())]))
+    return "\n".join(lines)
+
+
+def _cell(means: Means, methods: Sequence[str], method: str, measure: str) -> str:
+    text = _written(means, method, measure)
+    best = (min if measure in FALLS else max)(methods, key=lambda one: means[one][measure])
+    return f"**{text}**" if method in methods and text == _written(means, best, measure) else text
+
+
+def _written(means: Means, method: str, measure: str) -> str:
+    return f"{means[method][measure]:.{DIGITS.get(measure, 3)}f}"
+
+
+def _head(measure: str) -> str:
+    return f"{measure} {'↓' if measure in FALLS else '↑'}"
+
+
+def _compared(name: str) -> Means:
+    rows = _read(name)["rows"]
+    return {row["method"]: {key: value["mean"] for key, value in row["measures"].items()} for row in rows}
+
+
+def _read(name: str) -> Json:
+    found: Json = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+TABLES: Mapping[str, Callable[[str], str]] = {
+    "decoder-imagenet": benchmark_table,
+    "decoder-birds": benchmark_table,
+    "decoder-ablation": benchmark_table,
+    "paper_decoder": paper_table,
+    "compare-cub": compare_table,
+    "compare-pets": compare_table,
+    "mosaic": mosaic_table,
+}
