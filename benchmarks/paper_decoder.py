@@ -16,7 +16,6 @@ import argparse
 import copy
 import json
 import os
-import statistics
 import sys
 import time
 from dataclasses import dataclass
