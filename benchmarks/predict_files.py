@@ -1,9 +1,8 @@
 """A table of predictions from image files against the bare network: images per second, as a ratio.
 
 Both see the same images in batches of the same size, in turns. The bare network gets them decoded and
-normalised; the table is `dprotonet predict --out FILE.csv` without loading the model: reading files, decoding,
-network, rows on disk. The goal is a ratio of 0.8.
-
+normalised; the table is `dprotonet predict --out FILE.csv` without loading the model: reading files,
+decoding, network, rows on disk. The goal is a ratio of 0.8.
 """
 
 import argparse
