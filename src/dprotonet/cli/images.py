@@ -7,6 +7,18 @@ from pathlib import Path
 from dprotonet.errors import UserError
 
 
+def named_images(asked: Sequence[Path]) -> tuple[Path, ...]:
+    """The files that are meant by files, folders and patterns; what is left out is said on stderr."""
+    from dprotonet.data.image_paths import image_paths
+
+    found = image_paths(asked)
+    if found.ignored:
+        print(f"dprotonet: {found.ignored}", file=sys.stderr)
+    if found.repeated:
+        print(f"dprotonet: named more than once and taken once: {found.repeated}", file=sys.stderr)
+    return found.paths
+
+
 def readable(paths: Iterable[Path], read: Callable[[Path], object]) -> tuple[list[Path], dict[str, str]]:
     """Those that `read` can read, in order, and why the others cannot be read."""
     good, skipped = [], {}

@@ -42,6 +42,7 @@ _GOING_ON = {
     "train": "; go on with --resume",
     "benchmark": "; the same command goes on from there",
     "compare": "; the same command goes on from there",
+    "predict": "; with --out FILE.csv or FILE.parquet the same command goes on from there",
     "reproduce": "; the same command goes on from there",
 }
 """What to do after Ctrl-C."""

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dprotonet.cli.images import check_out, complain_if_none, readable
+from dprotonet.cli.images import check_out, complain_if_none, named_images
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.predict_table import is_table, predict_table
+from dprotonet.cli.source import Device
 from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,28 +27,42 @@ class PredictArguments:
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional]
-    """Image files."""
+    """Image files, folders (with all below them) and patterns such as 'photos/**/*.jpg'."""
     top: int = 5
-    """Number of prototypes to list (and, with --out, to draw) per image; the others are summed."""
+    """Number of prototypes to list (and, with --out FOLDER, to draw) per image; the others are summed."""
     out: Path | None = None
-    """Also save a picture of the evidence for each image into this folder."""
+    """A folder: also save a picture of the evidence for each image. FILE.csv or FILE.parquet: write one row
+    per image into a table instead, for any number of images; interrupted, the same command goes on."""
+    overwrite: bool = False
+    """Replace the table of --out, if it is there."""
+    classes: int = 3
+    """Number of likeliest classes per row of a table."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     batch_size: int = 32
     """Images per forward pass."""
+    device: Device = None
 
 
 def main(words: list[str]) -> None:
     arguments = parsed(PredictArguments, words, command="predict")
     if not arguments.images:
         raise UserError("no image given; usage: dprotonet predict RUN IMAGE…")
-    if arguments.top < 1 or arguments.batch_size < 1:
-        raise UserError("--top and --batch-size must be at least 1")
+    if min(arguments.top, arguments.batch_size, arguments.classes) < 1:
+        raise UserError("--top, --batch-size and --classes must be at least 1")
+    if arguments.out is not None and is_table(arguments.out):
+        return predict_table(arguments)
+    if arguments.overwrite:
+        raise UserError("--overwrite is for a table, --out FILE.csv or FILE.parquet")
+    return _predict_and_show(arguments)
+
+
+def _predict_and_show(arguments: PredictArguments) -> None:
     if arguments.out is not None:
         check_out(arguments.out)
     from dprotonet.experiment.model import Model
 
-    model = Model.load(arguments.run)
+    model = Model.load(arguments.run, device=arguments.device)
     if arguments.out is not None:
         model.check_sources()
     predictions, skipped = _predictions(model, arguments)
@@ -63,11 +79,17 @@ def main(words: list[str]) -> None:
 
 def _predictions(model: "Model", arguments: PredictArguments) -> tuple[list["Prediction"], dict[str, str]]:
     """Predictions in order, batch by batch, and the images that could not be read with the reason."""
-    good, skipped = readable(arguments.images, model.pixels)
-    batches = [
-        good[start : start + arguments.batch_size] for start in range(0, len(good), arguments.batch_size)
-    ]
-    return [item for batch in batches for item in model.predict_many(batch)], skipped
+    from dprotonet.experiment.trained.answered_files import answered_files, batches_of
+
+    good, skipped = [], {}
+    for batch in answered_files(model, batches_of(named_images(arguments.images), arguments.batch_size)):
+        for item in batch:
+            if item.answer is not None:
+                good.append(item.answer.prediction(str(item.path)))
+            else:
+                skipped[str(item.path)] = str(item.error)
+                print(f"dprotonet: skipped: {item.error}", file=sys.stderr)
+    return good, skipped
 
 
 def as_json(prediction: "Prediction", top: int) -> dict[str, Any]:

@@ -74,7 +74,13 @@ class Answer:
 
     def prediction(self, name: str) -> Prediction:
         """What it says of the image `name`."""
-        evidence = self.evidence(self.label())
+        return self._prediction(name, self.evidence(self.label()))
+
+    def prediction_without_evidence(self, name: str) -> Prediction:
+        """The same for long tables: listing the evidence of every prototype takes longer than the rest."""
+        return self._prediction(name, ())
+
+    def _prediction(self, name: str, evidence: tuple[EvidenceItem, ...]) -> Prediction:
         classes = self.model.classes
         return prediction_of(name, self.plain, evidence, classes=classes, distance=self.distance)
 
