@@ -81,6 +81,7 @@ def test_folder_to_prediction(images: Path, tmp_path: Path, capsys: pytest.Captu
     shown = " ".join(capsys.readouterr().out.split())
     assert f"sensitivity (to {first})" in shown
     assert f"specificity (for {first})" in shown
+    assert f"positive class: {first} (asked for)" in shown
     kept = json.loads((tmp_path / "run" / "evaluation" / "test.json").read_text(encoding="utf-8"))
     assert kept["positive"] == first
     assert [kept["sensitivity"], kept["specificity"]] == recalls

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.experiment.evaluation.evaluation import Evaluation, positive_class
+from dprotonet.experiment.evaluation.evaluation import Evaluation
+from dprotonet.experiment.evaluation.positive_class import positive_class
 from dprotonet.training.evaluation import Predictions
 
 CLASSES = ("disease", "normal")
@@ -33,7 +34,7 @@ def literal_auroc(logits: torch.Tensor) -> float:
 @pytest.mark.parametrize(
     ("asked", "positive", "found", "spared"),
     [
-        (None, "normal", 0.5, 0.75),
+        (None, "disease", 0.75, 0.5),
         ("normal", "normal", 0.5, 0.75),
         ("disease", "disease", 0.75, 0.5),
     ],

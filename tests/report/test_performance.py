@@ -50,6 +50,7 @@ def test_sensitivity_is_of_the_class_that_evaluate_called_positive(model: Model,
     meanings = {figure.name: figure.meaning for figure in found.figures}
     first, second = model.classes
     assert f"images of {first} that" in meanings["Sensitivity"]
+    assert f"{first} is the positive class (asked for)" in meanings["Sensitivity"]
     assert f"images of {second} that" in meanings["Specificity"]
     assert f"an image of {first} gets a higher probability of {first}" in meanings["AUROC"]
 

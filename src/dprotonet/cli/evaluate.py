@@ -20,7 +20,8 @@ class EvaluateArguments:
     out: Path | None = None
     """Folder for the results (default: RUN/evaluation)."""
     positive: str | None = None
-    """The positive one of two classes, for sensitivity (default: the second, alphabetically for folders)."""
+    """The positive one of two classes, for sensitivity (default: the one whose name does not mean healthy,
+    such as normal or no finding; if that does not decide, the second, alphabetically for folders)."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     workers: int = 0
@@ -74,6 +75,9 @@ def print_summary(summary: dict[str, Any]) -> None:
         table.add_row(escape(f"recall of {name}"), "no images" if recall is None else f"{recall:.1%}")
     console = Console()
     console.print(table)
+    if summary["positive"] is not None:
+        said = f"positive class: {summary['positive']} ({summary['positive_reason']})"
+        console.print(said, soft_wrap=True, markup=False, highlight=False)
     console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True, markup=False)
 
 

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from dprotonet.experiment.evaluation.evaluation import Evaluation
+from dprotonet.experiment.evaluation.positive_class import asked_positive
 from dprotonet.figures import confusion_figure
 from dprotonet.metrics.classification import wilson_interval
 from dprotonet.report.about import described_data
@@ -51,12 +52,13 @@ def stored(folder: Path, network: nn.Module, classes: Sequence[str]) -> Stored:
 
 
 def stored_positive(folder: Path, classes: Sequence[str]) -> str | None:
-    """The positive class that `dprotonet evaluate` was last told; being a choice it outlives the weights."""
+    """The positive class that `dprotonet evaluate` was last asked for, whatever the weights were."""
     try:
-        name = json.loads((folder / FILE).read_text(encoding="utf-8"))["positive"]
-    except (OSError, ValueError, KeyError, TypeError):
+        summary = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        name, asked = summary["positive"], asked_positive(summary.get("positive_reason"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return name if len(classes) == 2 and name in classes else None
+    return name if asked and len(classes) == 2 and name in classes else None
 
 
 def _performance(
@@ -111,16 +113,23 @@ def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[
             f"{negative}; 0.5 is guessing, 1 is perfect",
         )
     ]
+    why = {"sensitivity": _why(summary)}
     for name, subject in (("sensitivity", positive), ("specificity", negative)):
         if summary.get(name) is not None:
             said.append(
                 Figure(
                     name.capitalize(),
                     percent(summary[name]),
-                    f"share of the images of {subject} that were recognised as such",
+                    f"share of the images of {subject} that were recognised as such{why.get(name, '')}",
                 )
             )
     return said
+
+
+def _why(summary: Mapping[str, Any]) -> str:
+    """Why the positive class is that one; an older file does not say."""
+    reason = summary.get("positive_reason")
+    return f"; {summary['positive']} is the positive class ({reason})" if reason else ""
 
 
 def _score(number: int, row: Sequence[int], classes: Sequence[str]) -> ClassScore:

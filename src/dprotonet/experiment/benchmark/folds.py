@@ -31,6 +31,7 @@ def pooled(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "push changes": [change for result in results for change in result["push changes"]],
         "split": f"{len(results)} folds",
         **counted(confusion, list(first["per_class"]), positive=first["positive"]),
+        "positive_reason": first.get("positive_reason"),
         **{name: _mean([result[name] for result in results], images) for name in ("auroc", AT_THE_END)},
         "folds": [{"images": result["images"], "accuracy": result["accuracy"]} for result in results],
     }

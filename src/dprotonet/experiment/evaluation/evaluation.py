@@ -15,6 +15,7 @@ from dprotonet.data.transforms import Views
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_accelerator
+from dprotonet.experiment.evaluation.positive_class import positive_class
 from dprotonet.experiment.explaining.pictures import save_picture
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import confusion_figure
@@ -58,9 +59,10 @@ class Evaluation:
 
     def summary(self) -> dict[str, Any]:
         """Plain numbers; None where a measure is undefined (NaN is not JSON)."""
-        positive = positive_class(self.classes, self.positive)
-        found = counted(self.confusion, self.classes, positive=positive)
-        return {"split": self.split, **found, "auroc": self._auroc(positive)}
+        chosen = positive_class(self.classes, self.positive)
+        name, reason = chosen or (None, None)
+        found = counted(self.confusion, self.classes, positive=name)
+        return {"split": self.split, **found, "auroc": self._auroc(name), "positive_reason": reason}
 
     def _auroc(self, name: str | None) -> float | None:
         """Of two classes, the one called `name` against the other; None for more."""
@@ -87,17 +89,6 @@ def counted(confusion: Tensor, classes: Sequence[str], *, positive: str | None) 
         "per_class": dict(zip(classes, recalls, strict=True)),
         "confusion": confusion.tolist(),
     }
-
-
-def positive_class(classes: Sequence[str], asked: str | None = None) -> str | None:
-    """Of two classes that which sensitivity is of: the one asked for, else the second; None for more."""
-    if asked is None:
-        return classes[1] if len(classes) == 2 else None
-    if len(classes) != 2:
-        raise UserError(f"--positive {asked} is for two classes, the run has {len(classes)}; leave it out")
-    if asked not in classes:
-        raise UserError(f"--positive {asked}: the classes are {classes[0]} and {classes[1]}")
-    return asked
 
 
 def evaluate_model(
