@@ -64,7 +64,8 @@ def test_bins_hold_their_upper_edge_and_every_image() -> None:
     edges = torch.tensor([[0.5, 0.5], [0.6, 0.4], [1.0, 0.0]], dtype=torch.float64)
     bins = reliability_bins(edges, torch.tensor([0, 0, 1]), bins=10)
     assert [item.images for item in bins] == [0, 0, 0, 0, 1, 1, 0, 0, 0, 1]
-    assert math.isnan(bins[0].accuracy) and bins[9].accuracy == 0
+    assert math.isnan(bins[0].accuracy)
+    assert bins[9].accuracy == 0
 
 
 def test_calibrated_answers_have_a_small_error_and_sure_ones_a_large() -> None:
@@ -137,7 +138,8 @@ def test_tempering_keeps_the_order_and_lifts_to_the_floor() -> None:
     for temperature, floor in ((0.2, 0.0), (3.0, 0.01), (0.01, 0.001)):
         shares = tempered(logits, temperature, floor)
         assert torch.allclose(shares.sum(1), torch.ones(len(shares), dtype=torch.float64))
-        assert (shares >= floor - 1e-15).all() and (shares.amax(1) <= 1 - 3 * floor + 1e-12).all()
+        assert (shares >= floor - 1e-15).all()
+        assert (shares.amax(1) <= 1 - 3 * floor + 1e-12).all()
         assert (shares.gather(1, logits.argmax(1, keepdim=True)).flatten() >= shares.amax(1)).all()
     assert torch.equal(tempered(logits, 1.0), logits.softmax(1))
     with pytest.raises(ValueError, match="temperature 0"):
@@ -160,6 +162,7 @@ def test_wrong_input_is_named(measure: object) -> None:
 def test_without_images_nothing_is_known() -> None:
     none, labels = torch.zeros(0, 2), torch.zeros(0, dtype=torch.long)
     assert math.isnan(expected_calibration_error(none, labels))
-    assert math.isnan(brier_score(none, labels)) and math.isnan(accuracy_at_coverage(none, labels, 0.5))
+    assert math.isnan(brier_score(none, labels))
+    assert math.isnan(accuracy_at_coverage(none, labels, 0.5))
     with pytest.raises(ValueError, match="one image"):
         fitted_temperature(none, labels)
