@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from dprotonet.cli.parse import parsed
 from dprotonet.config import AugmentationConfig, Config, DataConfig, NetworkConfig, TrainingConfig
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from dprotonet.experiment.demo import DemoResults
@@ -61,8 +62,8 @@ def main(words: list[str]) -> None:
         print()
         return
     print(
-        f"\nDProtoNet {results['accuracy']:.1%}, linear probe {results['probe_accuracy']:.1%}, "
-        f"discriminant {results['discriminant_accuracy']:.1%} (test accuracy)"
+        f"\nDProtoNet {percent(results['accuracy'])}, linear probe {percent(results['probe_accuracy'])}, "
+        f"discriminant {percent(results['discriminant_accuracy'])} (test accuracy)"
     )
     for name, path in results["pictures"].items():
         print(f"{name + ':':<18}{path}")

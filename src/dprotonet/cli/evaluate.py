@@ -4,15 +4,19 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, Json, RunFolderPath, SameClasses, Split, data_of
+from dprotonet.percent import percent
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Measure accuracy, balanced accuracy, recall per class, confusion matrix; AUROC for two classes."""
+    """Measure accuracy, balanced accuracy, recall, confusion matrix, calibration; AUROC for two classes."""
 
     run: RunFolderPath
     data: SameClasses = None
@@ -69,16 +73,30 @@ def print_summary(summary: dict[str, Any]) -> None:
     table.add_row("images", str(summary["images"]))
     for name, said in _measures(summary["positive"]).items():
         if summary[name] is not None:
-            table.add_row(escape(said), f"{summary[name]:.1%}" if name != "auroc" else f"{summary[name]:.4f}")
+            table.add_row(escape(said), percent(summary[name]) if name != "auroc" else f"{summary[name]:.4f}")
+    _add_calibration(table, summary)
     table.add_section()
     for name, recall in summary["per_class"].items():
-        table.add_row(escape(f"recall of {name}"), "no images" if recall is None else f"{recall:.1%}")
+        table.add_row(escape(f"recall of {name}"), "no images" if recall is None else percent(recall))
     console = Console()
     console.print(table)
     if summary["positive"] is not None:
         said = f"positive class: {summary['positive']} ({summary['positive_reason']})"
         console.print(said, soft_wrap=True, markup=False, highlight=False)
     console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True, markup=False)
+
+
+def _add_calibration(table: "Table", summary: dict[str, Any]) -> None:
+    """How true the stated probabilities are."""
+    if not summary["images"]:
+        return
+    fitted = f"temperature {summary['temperature']:.3g}" if summary["calibrated"] else "not calibrated"
+    table.add_section()
+    table.add_row("probabilities", fitted)
+    table.add_row("calibration error (ECE)", f"{summary['ece']:.4f}")
+    table.add_row("Brier score", f"{summary['brier']:.4f}")
+    for share, right in summary["accuracy_at_coverage"].items():
+        table.add_row(f"accuracy of the surest {percent(float(share), 0)}", percent(right))
 
 
 def _measures(positive: str | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 PresetName = Literal["fast", "best", "paper", "sampled"]
 
@@ -56,7 +57,7 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
     from dprotonet.figures.words import looks_like
 
     for item in found:
-        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%})")
+        print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])})")
         for row in item["rows"]:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
             ahead = row["ahead"] and f" ({row['ahead']})"

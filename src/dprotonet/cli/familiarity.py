@@ -10,6 +10,7 @@ import tyro
 
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 
 @dataclass(frozen=True)
@@ -56,5 +57,5 @@ def main(words: list[str]) -> None:
         return
     print(
         f"{arguments.run}: an image is strange beyond {found.threshold:.4g}, the {found.statistic}; "
-        f"so are {found.share:.1%} of images like the {found.images} it was measured on"
+        f"so are {percent(found.share)} of images like the {found.images} it was measured on"
     )

@@ -32,6 +32,7 @@ COMMANDS = {
     "parts": "show what part each prototype stands for, in many images, and name it",
     "prune": "drop prototypes: by number, by purity, or by ProtoPNet's rule",
     "familiarity": "set the threshold at which `predict` warns of an image unlike the training images",
+    "calibrate": "fit the temperature that makes the probabilities of `predict` true",
     "export": "write a run as an ONNX file or a torch.export program, with its evidence",
     "serve": "show a trained run as a page in the browser, and as an API",
     "demo": "train, evaluate and explain a DProtoNet on the built-in birds, in minutes",

@@ -14,6 +14,7 @@ from dprotonet.cli.parse import parsed
 from dprotonet.cli.predict_table import is_table, predict_table
 from dprotonet.cli.source import Device
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
@@ -111,7 +112,8 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
     console = Console()
     for item in predictions:
         table = Table(
-            title=escape(f"{item.name}: {item.class_name} ({item.probability:.1%})"), title_justify="left"
+            title=escape(f"{item.name}: {item.class_name} ({percent(item.probability)})"),
+            title_justify="left",
         )
         rival = next((row.rival for row in item.evidence if row.lead is not None), None)
         leads = [] if rival is None else ["lead"]

@@ -11,6 +11,7 @@ import tyro
 from dprotonet.cli.explain_arguments import PresetName, chosen_preset
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
@@ -133,5 +134,6 @@ def _show(content: dict[str, Any]) -> None:
     for text in content["missing"]:
         print(f"not in the report: {text}", file=sys.stderr)
     if content["accuracy"] is not None:
-        print(f"accuracy {content['accuracy']:.1%}, balanced accuracy {content['balanced_accuracy']:.1%}")
+        print(f"accuracy {percent(content['accuracy'])}", end=", ")
+        print(f"balanced accuracy {percent(content['balanced_accuracy'])}")
     print(f"report: {content['report']} ({content['bytes'] / 1e6:.1f} MB)")

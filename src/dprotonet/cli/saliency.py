@@ -14,6 +14,7 @@ from dprotonet.cli.images import check_out, complain_if_none, readable
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
 from dprotonet.interpretation.explainers import EXPLAINERS, described
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from dprotonet.experiment.explaining.saliency import Saliency
@@ -125,7 +126,7 @@ def _show(content: dict[str, Any]) -> None:
     from dprotonet.experiment.runs.familiarity import warning_of
 
     for item in content["explanations"]:
-        print(f"{item['name']}: {item['class_name']} ({item['probability']:.1%}): {item['folder']}")
+        print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])}): {item['folder']}")
         if said := warning_of(item["distance"]):
             print(f"  {said}")
     for sheet in content["sheets"]:

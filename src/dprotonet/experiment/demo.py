@@ -52,7 +52,7 @@ class Demo:
         splits = build_splits(self.trainer.config.data)
         test = self.features(model, splits.test, accelerator=accelerator, on_progress=on_progress)
         predictions = evaluate(model.network.without_backbone(), test, accelerator=accelerator)
-        evaluation = Evaluation("test", model.classes, predictions)
+        evaluation = Evaluation("test", model.classes, predictions, calibration=model.calibration)
         parts = self._parts(model, splits.train, on_progress)
         explained = self._explained(model, evaluation, splits.test, on_progress)
         summary = {
@@ -114,7 +114,7 @@ class Demo:
         self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: NamedProgress | None
     ) -> dict[int, ExplainedPrediction]:
         """A right answer and a mistake, each with the places of the prototypes that decided."""
-        found = notable_images(evaluation.predictions, sure=2, unsure=0, mistakes=1)
+        found = notable_images(evaluation.predictions, evaluation.probabilities, sure=2, unsure=0, mistakes=1)
         chosen = [*found.sure[: 2 - len(found.mistakes)], *found.mistakes]
 
         def advance(now: ExplainProgress) -> None:

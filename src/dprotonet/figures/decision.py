@@ -14,6 +14,7 @@ from torch import Tensor
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.notice import Notice
 from dprotonet.figures.style import FOR, HAIRLINE, INK, MARGIN, MUTED, SMALL, TITLE
+from dprotonet.percent import percent
 
 PICTURE = 380  # edge of the input
 HEADER = 66  # title, and beneath it the heads of the columns
@@ -111,4 +112,4 @@ def _draw_probability(canvas: Canvas, middle: int, *, name: str, probability: fl
     canvas.text((MARGIN, middle), name, size=SMALL, colour=ink, width=160, anchor="lm")
     canvas.bar((start, middle - 5), (start + full, middle + 5), HAIRLINE)
     canvas.bar((start, middle - 5), (start + full * probability, middle + 5), FOR if chosen else MUTED)
-    canvas.text((MARGIN + PICTURE, middle), f"{probability:.1%}", size=SMALL, colour=ink, anchor="rm")
+    canvas.text((MARGIN + PICTURE, middle), percent(probability), size=SMALL, colour=ink, anchor="rm")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from html import escape
 
 from dprotonet.figures.style import AGAINST, FOR, sentence
+from dprotonet.percent import percent
 
 SHOWN = 5  # rows; the others are summed up
 BAR = 10  # em, of the largest contribution
@@ -39,12 +40,12 @@ def prediction_html(
 ) -> str:
     """The likeliest classes, and the rows, the largest points first, as far as there is room for them."""
     others = ", ".join(
-        f"{escape(name)} {share:.1%}"
+        f"{escape(name)} {percent(share)}"
         for name, share in probabilities
         if name != class_name and share >= _LEAST
     )
     share = dict(probabilities)[class_name]
-    title = f"<strong>{escape(class_name)}</strong> {share:.1%}"
+    title = f"<strong>{escape(class_name)}</strong> {percent(share)}"
     faint = " · ".join(part for part in (escape(caption), f"then {others}" if others else "") if part)
     return (
         '<div style="max-width:56em;overflow-x:auto">'

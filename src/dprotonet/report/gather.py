@@ -199,6 +199,7 @@ class _Gathering:
     def _studied(self, test: ImageData, evaluation: Evaluation) -> Mapping[str, list[Studied]]:
         found = notable_images(
             evaluation.predictions,
+            evaluation.probabilities,
             sure=self.wishes.sure,
             unsure=self.wishes.unsure,
             mistakes=self.wishes.mistakes,

@@ -10,7 +10,7 @@ SHOWN = 36
 
 def mistakes(evaluation: Evaluation, data: ImageData, *, shown: int = SHOWN) -> Mistakes:
     """The first of them with pictures; the rest is counted."""
-    probability, guess = evaluation.predictions.logits.double().softmax(1).max(1)
+    probability, guess = evaluation.probabilities.max(1)
     wrong = (guess != evaluation.predictions.labels).nonzero().flatten().tolist()
     surest = sorted(wrong, key=lambda index: (-float(probability[index]), index))[:shown]
     return Mistakes(

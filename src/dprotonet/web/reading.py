@@ -43,6 +43,7 @@ def reading(
         truth=truth,
         familiar=seen.answer.familiar,
         distance=seen.answer.distance,
+        calibrated=service.model.calibration is not None,
         warning=sentence(warning_of(seen.answer.distance)),
     )
 

@@ -12,6 +12,7 @@ from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
 from dprotonet.experiment.prototypes.what_if import WhatIf, check_classes_left
+from dprotonet.percent import percent
 from dprotonet.web.job import Job
 from dprotonet.web.prepared import Prepared
 from dprotonet.web.samples import Samples
@@ -82,5 +83,5 @@ def _words(folder: Path, made: Cleaning) -> str:
     val = made.accuracy["val"]
     return (
         f"Saved as {folder.parent.name}/{folder.name}: {len(made.kept)} prototypes left, "
-        f"validation accuracy {val.before:.1%} → {val.after:.1%}"
+        f"validation accuracy {percent(val.before)} → {percent(val.after)}"
     )

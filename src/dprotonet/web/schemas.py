@@ -109,6 +109,7 @@ class Reading(BaseModel):
     familiar: bool | None = Field(default=None, description="false: nothing here looks like what is known")
     distance: float | None = Field(default=None, description="from what is known; the limit is 1")
     warning: str = Field(default="", description="what to tell people of an unfamiliar image")
+    calibrated: bool = Field(default=False, description="probabilities were fitted to validation images")
 
 
 class Question(Strict):

@@ -15,8 +15,10 @@ from dprotonet.data.transforms import Views
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_accelerator
+from dprotonet.experiment.evaluation.calibration import calibration_summary
 from dprotonet.experiment.evaluation.positive_class import positive_class
 from dprotonet.experiment.explaining.pictures import save_picture
+from dprotonet.experiment.runs.calibration import Calibration, calibration_of, shares_of
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import confusion_figure
 from dprotonet.files import write_text
@@ -28,6 +30,7 @@ from dprotonet.metrics.classification import (
     sensitivity,
     specificity,
 )
+from dprotonet.percent import percent
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import weights_digest
 from dprotonet.training.evaluation import Predictions, evaluate
@@ -43,6 +46,7 @@ class Evaluation:
     classes: Sequence[str]
     predictions: Predictions
     positive: str | None = None  # see `positive_class`
+    calibration: Calibration | None = None  # by which the model's probabilities are stated
 
     def __post_init__(self) -> None:
         """NaN has a largest place, too: it would be counted as an answer."""
@@ -57,12 +61,24 @@ class Evaluation:
     def confusion(self) -> Tensor:
         return self.predictions.confusion
 
+    @property
+    def probabilities(self) -> Tensor:
+        """As the model states them, (N, C) in float64."""
+        return shares_of(self.predictions.logits.double(), self.calibration)
+
     def summary(self) -> dict[str, Any]:
         """Plain numbers; None where a measure is undefined (NaN is not JSON)."""
         chosen = positive_class(self.classes, self.positive)
         name, reason = chosen or (None, None)
         found = counted(self.confusion, self.classes, positive=name)
-        return {"split": self.split, **found, "auroc": self._auroc(name), "positive_reason": reason}
+        sure = calibration_summary(self.predictions, self.calibration)
+        return {
+            "split": self.split,
+            **found,
+            "auroc": self._auroc(name),
+            "positive_reason": reason,
+            **sure,
+        }
 
     def _auroc(self, name: str | None) -> float | None:
         """Of two classes, the one called `name` against the other; None for more."""
@@ -123,7 +139,7 @@ def evaluate_images(
     views = Views(images, model.normalise, augment=None, seed=0)
     network = model.network.to(accelerator.device)
     predictions = evaluate(network, views, accelerator=accelerator, workers=workers, on_batch=on_batch)
-    return Evaluation(split, model.classes, predictions)
+    return Evaluation(split, model.classes, predictions, calibration=model.calibration)
 
 
 def choose_split(splits: Splits, split: str) -> ImageData:
@@ -153,8 +169,16 @@ def save_evaluation(evaluation: Evaluation, folder: Path, *, data: str, network:
     folder.mkdir(parents=True, exist_ok=True)
     content = {"data": data, "weights": weights_digest(network), **evaluation.summary()}
     write_text(folder / f"{evaluation.split}.json", json.dumps(content, indent=1, ensure_ascii=False))
-    title = f"{evaluation.split}: accuracy {evaluation.predictions.accuracy:.1%}"
+    title = f"{evaluation.split}: accuracy {percent(evaluation.predictions.accuracy)}"
     picture = confusion_figure(evaluation.confusion, classes=evaluation.classes, title=title)
     path = folder / f"{evaluation.split}-confusion.png"
     save_picture(picture, path)
     return path
+
+
+def measured_calibration(model: TrainedModel, evaluation: Evaluation) -> Calibration:
+    """The temperature of a model, from its answers to images it was not trained on, such as validation."""
+    found = evaluation.predictions
+    if not len(found.labels):
+        raise UserError("no images to fit the temperature to; give data with a validation split")
+    return calibration_of(found.logits, found.labels, model.network)

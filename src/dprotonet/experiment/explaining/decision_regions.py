@@ -37,6 +37,7 @@ from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.metrics.localization import energy_share, largest_part, overlap
+from dprotonet.percent import percent
 
 NAME = "decision-regions"
 WHOLE_OBJECTS = ("birds", "cub", "cub-cropped", "cars")
@@ -127,7 +128,7 @@ class Decided:
 
     def drawn(self, *, truth: bool) -> DecisionRegion:
         """As the sheet shows it."""
-        answer = f"{self.prediction.class_name} {self.prediction.probability:.0%}"
+        answer = f"{self.prediction.class_name} {percent(self.prediction.probability, 0)}"
         file = Path(self.sample.name).name
         caption = f"it is {self.true_class} · {file}" if self.right is False else file
         boxes = truth and self.sample.truth_is_boxes and self.truth is not None

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
+from torch import Tensor
+
 from dprotonet.training.evaluation import Predictions
 
 
@@ -17,10 +19,19 @@ class NotableImages:
 
 
 def notable_images(
-    predictions: Predictions, *, sure: int = 2, unsure: int = 2, mistakes: int = 2
+    predictions: Predictions,
+    probabilities: Tensor | None = None,
+    *,
+    sure: int = 2,
+    unsure: int = 2,
+    mistakes: int = 2,
 ) -> NotableImages:
-    """At most so many images of each kind; mistakes choose first, since they may be few."""
-    probability, guess = (found.tolist() for found in predictions.logits.double().softmax(1).max(1))
+    """At most so many images of each kind; mistakes choose first, since they may be few.
+
+    `probabilities` (N, C) are the softmax of the logits unless given.
+    """
+    shares = predictions.logits.double().softmax(1) if probabilities is None else probabilities
+    probability, guess = (found.tolist() for found in shares.max(1))
     truth = predictions.labels.tolist()
     order = sorted(range(len(truth)), key=lambda index: (-probability[index], index))
     right = [index for index in order if guess[index] == truth[index]]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dprotonet.experiment.explaining.explainers import explainer
 from dprotonet.experiment.explaining.progress import StepCounter
+from dprotonet.experiment.runs.calibration import shares_of
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
@@ -24,6 +25,7 @@ from dprotonet.interpretation.mdm import Preset
 from dprotonet.interpretation.nodes import class_scores
 from dprotonet.network import DProtoNet
 from dprotonet.ops import upsample
+from dprotonet.percent import percent
 
 _BLOCK = 16  # images explained at a time: bounds the memory
 _LONGEST = 640  # edge of a picture for people
@@ -113,13 +115,13 @@ def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
     known, module = classifier.familiarity, classifier.module
     with borrowed(module):
         if known is None or not isinstance(module, DProtoNet):
-            return _Seen(_shares(class_scores(module, inputs)), [None] * len(inputs))
+            return _Seen(_shares(classifier, class_scores(module, inputs)), [None] * len(inputs))
         found = module.evidence(inputs)
-    return _Seen(_shares(found.logits), known.distance(found.distances).tolist())
+    return _Seen(_shares(classifier, found.logits), known.distance(found.distances).tolist())
 
 
-def _shares(logits: Tensor) -> Tensor:
-    return logits.double().softmax(dim=1).cpu()
+def _shares(classifier: Classifier, logits: Tensor) -> Tensor:
+    return shares_of(logits.double(), classifier.calibration).cpu()
 
 
 def _saliency(
@@ -146,10 +148,10 @@ def _saliency(
 
 def _caption(item: Saliency) -> str:
     (likeliest, sure), *_ = item.likely
-    lines = [f"predicted with {item.probability:.1%}", Path(item.name).name]
+    lines = [f"predicted with {percent(item.probability)}", Path(item.name).name]
     if likeliest != item.class_name:
-        lines[0] = f"asked for, given {item.probability:.1%}"
-        lines.insert(1, f"predicted: {_short(likeliest)} ({sure:.1%})")
+        lines[0] = f"asked for, given {percent(item.probability)}"
+        lines.insert(1, f"predicted: {_short(likeliest)} ({percent(sure)})")
     return "\n".join(line for line in lines if line)
 
 

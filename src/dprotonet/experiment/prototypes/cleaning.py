@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, kept_mask, last_layer, without
+from dprotonet.experiment.runs.calibration import Calibration, calibration_of
 from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import write_text
@@ -102,6 +104,7 @@ def clean(
     epochs = last_layer(model, epochs).epochs if reasons else 0
     made = cleaned(model, reasons, asked["train"], epochs=epochs)
     made.familiarity = _familiarity(made, asked.get("val"), reasons)
+    made.calibration = _calibration(made, asked.get("val"), reasons)
     accuracy = {
         name: BeforeAfter(item.accuracy(), _accuracy(made, item, reasons)) for name, item in asked.items()
     }
@@ -133,12 +136,23 @@ def _familiarity(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str
     return familiarity_of(distances.cpu(), made.prototyped, share=known.model.familiarity.share)
 
 
-@torch.no_grad()
+def _calibration(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str]) -> Calibration | None:
+    """Other prototypes and another last layer have other logits, so the temperature is fitted anew."""
+    if known is None or known.model.calibration is None:
+        return None
+    return calibration_of(_logits(made, known, off), known.labels, made.network)
+
+
 def _accuracy(made: TrainedModel, asked: WhatIf, off: Mapping[int, str]) -> float:
+    return float((_logits(made, asked, off).argmax(dim=1) == asked.labels).double().mean())
+
+
+@torch.no_grad()
+def _logits(made: TrainedModel, asked: WhatIf, off: Mapping[int, str]) -> Tensor:
     """Of the cleaned model, from the scores of the old one: those of the prototypes left are the same."""
     kept = kept_mask(asked.model, off).to(asked.scores.device)
-    predicted = made.network.head(asked.scores[:, kept]).argmax(dim=1)
-    return float((predicted == asked.labels).double().mean())
+    logits: Tensor = made.network.head(asked.scores[:, kept])
+    return logits
 
 
 def _dropped(model: TrainedModel, number: int, reason: str) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from dprotonet.experiment.build.training import (
     build_stages,
     default_cache,
 )
+from dprotonet.experiment.runs.calibration import calibration_of
 from dprotonet.experiment.runs.claim import claimed
 from dprotonet.experiment.runs.familiarity import familiarity_of, known_distances
 from dprotonet.experiment.runs.network_start import start_network
@@ -322,6 +323,7 @@ class _Writer:
             self.folder.write_validation(event)
             if event.kept:
                 self._keep()
+                self._calibrate(event)
         if not (isinstance(event, EpochDone) and event.phase == "last"):
             extra = {"metrics_size": self.folder.metrics_size(), "data": self.data}
             save_checkpoint(self.folder.checkpoint, self.engine, extra)
@@ -337,9 +339,15 @@ class _Writer:
                 self.network, self.engine.projection, self.train, seed=seed, normalise=normalise
             )
         self.folder.keep(self.network, records, train=self.train)
-        self._calibrate()
+        self._familiarise()
 
-    def _calibrate(self) -> None:
+    def _calibrate(self, event: RoundDone) -> None:
+        """What the logits of the model that was kept mean in per cent, from its validation images."""
+        found = event.predictions
+        if len(found.labels):
+            calibration_of(found.logits, found.labels, self.network).write(self.folder.path)
+
+    def _familiarise(self) -> None:
         """From when on an image is strange to the model that was kept, from validation images."""
         network, views = self.engine.network, self.engine.val_views
         if isinstance(network, BlackBox) or not len(views):

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from dprotonet.experiment.runs.calibration import Calibration, shares_of
 from dprotonet.experiment.runs.familiarity import is_familiar
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.trained.evidence import EvidenceItem, Origin, contrast_in, evidence_items
@@ -30,6 +31,8 @@ class Answering(Protocol):
     def prototypes(self) -> Sequence[Origin]: ...
     @property
     def part_names(self) -> Mapping[int, PartName]: ...
+    @property
+    def calibration(self) -> Calibration | None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,8 @@ class Answer:
         return self._kept(off) @ self._weight.T
 
     def probabilities(self, off: Collection[int] = ()) -> Tensor:
-        return self.logits(off).softmax(dim=0)
+        """Of all classes (C,), calibrated where the run is."""
+        return shares_of(self.logits(off), self.model.calibration)
 
     def label(self, off: Collection[int] = ()) -> int:
         """The likeliest class: with all prototypes on, the predicted one."""
@@ -81,8 +85,14 @@ class Answer:
         return self._prediction(name, ())
 
     def _prediction(self, name: str, evidence: tuple[EvidenceItem, ...]) -> Prediction:
-        classes = self.model.classes
-        return prediction_of(name, self.plain, evidence, classes=classes, distance=self.distance)
+        return prediction_of(
+            name,
+            self.plain,
+            evidence,
+            classes=self.model.classes,
+            distance=self.distance,
+            calibration=self.model.calibration,
+        )
 
     @property
     def _weight(self) -> Tensor:

@@ -14,6 +14,7 @@ from dprotonet.data.transforms import Normalise
 from dprotonet.encoder.backbone import BackboneSpec
 from dprotonet.encoder.classifier import load_classifier
 from dprotonet.errors import UserError
+from dprotonet.experiment.runs.calibration import Calibration
 from dprotonet.experiment.runs.familiarity import Familiarity
 from dprotonet.experiment.trained.image_like import ImageLike, squares
 from dprotonet.experiment.trained.trained_model import TrainedModel, on_device
@@ -29,6 +30,7 @@ class Classifier:
     size: int
     normalise: Normalise
     familiarity: Familiarity | None = None  # from when on an image is strange to it, where it can tell
+    calibration: Calibration | None = None  # what its logits mean in per cent, where that was fitted
 
     @classmethod
     def open(cls, name: str | PathLike[str], *, device: str | torch.device | None = None) -> "Classifier":
@@ -60,7 +62,8 @@ class Classifier:
     def of_model(cls, model: TrainedModel, *, name: str = "DProtoNet") -> "Classifier":
         """A trained DProtoNet as an ordinary classifier."""
         size = model.config.data.image_size
-        return cls(name, model.network, model.classes, size, model.normalise, model.familiarity)
+        known = model.familiarity, model.calibration
+        return cls(name, model.network, model.classes, size, model.normalise, *known)
 
     @classmethod
     def _of_timm(cls, spec: BackboneSpec, device: str | torch.device | None) -> "Classifier":

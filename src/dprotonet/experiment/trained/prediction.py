@@ -7,6 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dprotonet.experiment.runs.calibration import Calibration, shares_of
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.figures.prediction_html import PointsRow, prediction_html
@@ -30,6 +31,7 @@ class Prediction:
     evidence: tuple[EvidenceItem, ...]  # of every prototype, what decides most first
     familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
+    calibrated: bool = False  # whether probabilities were fitted to validation images
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the class, and the points that make its logit."""
@@ -59,9 +61,10 @@ def prediction_of(
     *,
     classes: Sequence[str],
     distance: float | None = None,
+    calibration: Calibration | None = None,
 ) -> Prediction:
     """The prediction of the image `name` from its logits (C,) and what every prototype says for its class."""
-    label, probabilities = int(logits.argmax()), logits.softmax(dim=0)
+    label, probabilities = int(logits.argmax()), shares_of(logits, calibration)
     said = math.fsum(item.contribution for item in evidence)
     return Prediction(
         name=name,
@@ -73,4 +76,5 @@ def prediction_of(
         evidence=evidence,
         familiar=is_familiar(distance),
         distance=distance,
+        calibrated=calibration is not None,
     )

@@ -14,6 +14,7 @@ from dprotonet.data.base import ImageData
 from dprotonet.data.transforms import Normalise, Views
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.network import build_network, build_normalise
+from dprotonet.experiment.runs.calibration import Calibration, keep_calibration, stored_calibration
 from dprotonet.experiment.runs.familiarity import (
     SHARE,
     Familiarity,
@@ -53,6 +54,7 @@ class TrainedModel:
         self.prototypes = tuple(prototypes)
         self.folder: Path | None = None
         self.familiarity: Familiarity | None = None  # from when on an image is strange to this model
+        self.calibration: Calibration | None = None  # what its logits mean in per cent
         self.part_names: dict[int, PartName] = {}  # by prototype, of those that have one
 
     @classmethod
@@ -79,6 +81,7 @@ class TrainedModel:
         model.folder = run.path
         model.part_names = read_part_names(run.path, records)
         model.familiarity = stored_familiarity(run.path, network)
+        model.calibration = stored_calibration(run.path, network)
         return model
 
     @cached_property
@@ -195,6 +198,7 @@ class TrainedModel:
         self._copy_sources(run.path)
         run.write_model(self.network, self.prototypes, self.classes)
         keep_familiarity(run.path, self.familiarity, self.network)
+        keep_calibration(run.path, self.calibration, self.network)
         if self.part_names:
             write_part_names(run.path, self.part_names, self.prototypes)
 

@@ -39,8 +39,8 @@ export const points = (value) => minus(value.toFixed(2)).replace("−0.00", "0.0
 export const signed = (value) => (value > 0.004999 ? "+" : "") + points(value);
 export function percent(share) {
   const value = 100 * share;
-  if (value > 0 && value < 0.1) return "< 0.1 %";
-  if (value < 100 && value > 99.9) return "> 99.9 %";
+  if (value > 0 && value < 0.05) return "< 0.1 %";
+  if (value < 100 && value >= 99.95) return "> 99.9 %";
   return `${value.toFixed(1)} %`;
 }
 // For comparing two shares that may both be near the end.

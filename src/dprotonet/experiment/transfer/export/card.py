@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dprotonet.errors import UserError
+from dprotonet.experiment.runs.calibration import Calibration, checked
 from dprotonet.experiment.runs.familiarity import Familiarity
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.trained.evidence import part_of_each
@@ -46,6 +47,7 @@ class Card:
     prototypes: tuple[PrototypeName, ...]
     familiarity: Familiarity | None
     places: tuple[Place, ...] = ()  # of the regions that `region` counts; none where they have none
+    calibration: Calibration | None = None  # that `probabilities` are made by; None: their softmax
     parts: bool = False  # whether regions are parts: `region` is a prototype's part, and leads are known
     version: str = __version__
     input: str = "images: float32 (batch, 3, size, size), RGB in [0, 1], squashed to the square"
@@ -62,6 +64,7 @@ class Card:
             outputs=deployed.outputs,
             prototypes=tuple(_prototype(model, number) for number in range(len(model.prototypes))),
             familiarity=model.familiarity,
+            calibration=model.calibration,
             places=model.places or (),
             parts=part_of_each(model.network) is not None,
         )
@@ -95,6 +98,7 @@ def _typed(content: dict[str, Any]) -> dict[str, Any]:
         "prototypes": tuple(_typed_prototype(item) for item in content["prototypes"]),
         "places": tuple(map(Place.from_json, content.get("places", ()))),
         "familiarity": Familiarity(**content["familiarity"]) if content["familiarity"] else None,
+        "calibration": checked(Calibration(**told)) if (told := content.get("calibration")) else None,
     }
 
 

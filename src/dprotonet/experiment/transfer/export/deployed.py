@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.data.transforms import LUMA, Normalise
+from dprotonet.experiment.runs.calibration import Calibration, shares_of
 from dprotonet.inference.contrast import likeliest_other
 from dprotonet.inference.region_assignment import any_region, any_region_at_once
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -45,8 +46,11 @@ class Deployed(nn.Module):
     std: Tensor
     luma: Tensor
 
-    def __init__(self, network: Network, normalise: Normalise) -> None:
+    def __init__(
+        self, network: Network, normalise: Normalise, calibration: Calibration | None = None
+    ) -> None:
         super().__init__()
+        self.calibration = calibration
         self.network = copy.deepcopy(network).cpu().eval().requires_grad_(False)
         if isinstance(self.network, DProtoNet) and self.network.prototypes.assignment is any_region:
             self.network.prototypes.assignment = any_region_at_once
@@ -65,12 +69,13 @@ class Deployed(nn.Module):
         inputs = (values - self.mean) / self.std
         if isinstance(self.network, BlackBox):
             logits = self.network(inputs)
-            return (logits, logits.softmax(dim=1))
+            return (logits, shares_of(logits, self.calibration))
         evidence = self.network.evidence(inputs)
         label = evidence.logits.argmax(dim=1)
         points = self.network.contributions(evidence, label)
         rivals = self.network.contributions(evidence, likeliest_other(evidence.logits, label))
-        return (evidence.logits, evidence.logits.softmax(dim=1), *evidence[1:], points, rivals)
+        shares = shares_of(evidence.logits, self.calibration)
+        return (evidence.logits, shares, *evidence[1:], points, rivals)
 
 
 def per_channel(numbers: tuple[float, ...], channels: int) -> Tensor:

@@ -30,6 +30,7 @@ from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.column_node import ColumnNode
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, Preset
+from dprotonet.percent import percent
 
 _BATCH = 32
 # What onnxruntime puts before the reason: its name, a code, the path again.
@@ -50,7 +51,7 @@ class OnnxExplained:
         """The image beside all heatmaps, each with its points."""
         maps = {f"class {self.prediction.class_name}": self.whole_class}
         maps |= {f"{item.class_name} #{item.prototype}": found for item, found in self.rows}
-        points = [f"probability {self.prediction.probability:.1%}"]
+        points = [f"probability {percent(self.prediction.probability)}"]
         points += [_points(item) for item, _ in self.rows]
         return method_sheet(
             self.image,
@@ -129,12 +130,13 @@ class OnnxModel:
 
     def _prediction(self, name: str, found: dict[str, Tensor], row: int) -> Prediction:
         logits, known = found["logits"][row].double(), self.card.familiarity
+        tell = partial(prediction_of, classes=self.card.classes, calibration=self.card.calibration)
         if "scores" not in found:
-            return prediction_of(name, logits, (), classes=self.card.classes)
+            return tell(name, logits, ())
         far = None if known is None else float(known.distance(found["distances"][row : row + 1]))
         said = {key: values[row] for key, values in found.items()}
         items = self._evidence(said, self._contrast(said))
-        return prediction_of(name, logits, items, classes=self.card.classes, distance=far)
+        return tell(name, logits, items, distance=far)
 
     def _evidence(self, said: dict[str, Tensor], contrast: Contrast | None) -> tuple[EvidenceItem, ...]:
         columns = (said[name].tolist() for name in ("scores", "contributions", "region"))
@@ -176,13 +178,13 @@ class OnnxModel:
         return OnnxExplained(pixels, prediction, maps[0], rows, image_size(image))
 
     def _answers(self, inputs: np.ndarray) -> np.ndarray:
-        """Probabilities and scores side by side, for images as the network inside normalises them."""
+        """Softmax and scores side by side, as a run's decoder watches them, for images normalised."""
         images = torch.from_numpy(inputs) * self._per_channel(self.card.std) + self._per_channel(
             self.card.mean
         )
         found = self.outputs(images)
-        parts = [found[name] for name in ("probabilities", "scores") if name in found]
-        return torch.cat(parts, dim=1).numpy()
+        scores = [found["scores"]] if "scores" in found else []
+        return torch.cat([found["logits"].softmax(dim=1), *scores], dim=1).numpy()
 
     def _normalised(self, image: Tensor) -> Tensor:
         """An image (3, H, W) in [0, 1] so that a mask of zeros gives the mean image, as with a run folder."""
