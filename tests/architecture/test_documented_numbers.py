@@ -24,7 +24,6 @@ ELSEWHERE = "test_numbers_of_other_pages.py looks for them on the page they come
 SEEN = "accuracies that somebody had seen, of runs that were not kept"
 WITHOUT_RESULTS = {
     ("decoder.md", "Drawn birds: the object and the part that decides"): OLD,
-    ("decoder.md", "What was tried"): OLD,
     ("familiarity.md", "Measured"): OLD,
     ("how-long.md", "Training"): ELSEWHERE,
     ("how-long.md", "Predicting"): ELSEWHERE,
