@@ -12,6 +12,7 @@ from PIL import Image
 from dprotonet.cli.main import main
 from dprotonet.cli.parse import one_line
 from dprotonet.data.birds import Birds
+from dprotonet.percent import percent
 
 TINY = [
     "--species",
@@ -158,8 +159,8 @@ def test_the_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert Image.open(path).width > 200
     assert "looks like" in Path(results["report"]).read_text(encoding="utf-8")
     assert main([*demo, *TINY]) == 0  # a second demo replaces the first
-    shown = f"discriminant {results['discriminant_accuracy']:.1%} (test accuracy)"
-    assert f"linear probe {results['probe_accuracy']:.1%}, {shown}" in capsys.readouterr().out
+    shown = f"discriminant {percent(results['discriminant_accuracy'])} (test accuracy)"
+    assert f"linear probe {percent(results['probe_accuracy'])}, {shown}" in capsys.readouterr().out
 
 
 def test_the_demo_shows_and_names_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

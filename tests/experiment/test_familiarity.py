@@ -198,7 +198,7 @@ def test_the_command_gives_an_old_run_its_threshold(copied: Path, capsys: pytest
     assert told == {"run": str(copied), **json.loads(json.dumps(asdict(stored)))}
     assert stored.share == pytest.approx(6 / 13)
     assert main(["familiarity", str(copied)]) == 0
-    assert "7.7% of images" in capsys.readouterr().out
+    assert "7.7 % of images" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("share", ["0", "1.5", "nan"])

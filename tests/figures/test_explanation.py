@@ -37,7 +37,7 @@ def share_of(image: Image.Image, colour: str) -> float:
 
 def test_a_row_says_it_all(written: list[str]) -> None:
     sheet([ROW, LOSS], rest=0.25)
-    assert {"a bird", "80.0%", "this image", "looks like", "a training image"} <= set(written)
+    assert {"a bird", "80.0 %", "this image", "looks like", "a training image"} <= set(written)
     assert {"robin", "prototype #7", "2.00", "1.50", "+3.00"} <= set(written)
     assert {"wren", "prototype #8", "−0.50", "−1.00"} <= set(written)
     assert {"all other prototypes together", "+0.25", "sum of all points = logit of robin", "2.25"} <= set(

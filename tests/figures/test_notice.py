@@ -66,7 +66,7 @@ def test_it_stands_between_the_prediction_and_its_probabilities(
     sheet: Callable[[str], Image.Image], written: list[str]
 ) -> None:
     image = sheet(WORDS)
-    order = [written.index(text) for text in ("predicted", Notice(WORDS, 380).lines[0], "60.0%")]
+    order = [written.index(text) for text in ("predicted", Notice(WORDS, 380).lines[0], "60.0 %")]
     assert order == sorted(order)
     assert image.height - sheet("").height == Notice(WORDS, 380).height
 

@@ -76,8 +76,8 @@ def test_names_are_escaped_and_tags_closed() -> None:
 
 def test_probabilities_that_are_nothing_are_left_out() -> None:
     text = html([row(1.0)], 1.0)
-    assert "80.0%" in text
-    assert "robin 20.0%" in text
+    assert "80.0 %" in text
+    assert "robin 20.0 %" in text
     assert "crow" not in text
 
 
