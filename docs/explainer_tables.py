@@ -1,8 +1,7 @@
-"""Tables of heatmaps: explainers on the same images, from benchmarks/decoder.py and from `dprotonet compare`.
+"""Tables of heatmaps: explainers on the same images, measured by the benchmarks of the decoder.
 
     python benchmarks/decoder.py … > docs/results/decoder-….json
     python benchmarks/paper_decoder.py … --out docs/results/paper_decoder.json
-    dprotonet compare RUN … --out OUT      # OUT/table.json, kept as docs/results/compare-….json
 
 network_tables.py puts them into their pages.
 """
@@ -23,7 +22,6 @@ PAPER = (
     *("deletion", "insertion", "AD", "AI", "AD50", "AI50"),
     *("DICE", "IOU", "PPV", "sensitivity"),
 )
-MOSAIC = ("energy", "pointing", "DICE", "deletion", "insertion")
 Json = Mapping[str, Any]
 Means = Mapping[str, Mapping[str, float]]  # by method, then by measure
 
@@ -34,22 +32,6 @@ def benchmark_table(name: str) -> str:
     means = {method: row["mean"] for method, row in rows.items()}
     passes = {method: " / ".join(f"{number:.0f}" for number in row["passes"]) for method, row in rows.items()}
     return _table(means, {"F / B": passes})
-
-
-def compare_table(name: str) -> str:
-    """Markdown: what `dprotonet compare` measured."""
-    return _table(_compared(name), {})
-
-
-def mosaic_table(name: str) -> str:
-    """Markdown: mosaics of two data sets side by side."""
-    found = {words: _compared(f"{name}-{key}") for words, key in (("pets", "pets"), ("CUB", "cub"))}
-    methods = [method for method in found["pets"] if method not in CONTROLS]
-    lines = head(["method", *(f"{data}: {_head(measure)}" for data in found for measure in MOSAIC)])
-    for method in methods:
-        cells = [_cell(means, methods, method, key) for means in found.values() for key in MOSAIC]
-        lines.append(line([method, *cells]))
-    return "\n".join(lines)
 
 
 def paper_table(name: str) -> str:
@@ -91,11 +73,6 @@ def _head(measure: str) -> str:
     return f"{measure} {'↓' if measure in FALLS else '↑'}"
 
 
-def _compared(name: str) -> Means:
-    rows = _read(name)["rows"]
-    return {row["method"]: {key: value["mean"] for key, value in row["measures"].items()} for row in rows}
-
-
 def _read(name: str) -> Json:
     found: Json = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
     return found
@@ -106,7 +83,4 @@ TABLES: Mapping[str, Callable[[str], str]] = {
     "decoder-birds": benchmark_table,
     "decoder-ablation": benchmark_table,
     "paper_decoder": paper_table,
-    "compare-cub": compare_table,
-    "compare-pets": compare_table,
-    "mosaic": mosaic_table,
 }

@@ -36,7 +36,7 @@ PAGES = {
     "rivals.md": ("frozen-choice", "joint-choice"),
     "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),
-    "decoder.md": ("decoder-imagenet", "decoder-ablation", "paper_decoder"),
+    "decoder.md": ("decoder-imagenet", "decoder-birds", "decoder-ablation", "paper_decoder"),
     "../README.md": ("summary",),
 }
 KEPT = (
