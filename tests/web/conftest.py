@@ -1,10 +1,13 @@
-"""One tiny trained run, served to all tests of the page and the API."""
+"""One tiny trained run, served to all tests of the page and the API, and a browser."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import dprotonet as dp
 from conftest import tiny_config
@@ -13,6 +16,9 @@ from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, ServiceSettings
 from web_server import ENDLESS, HERE, QUICK, SMALL, png_of
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+SECONDS = 60_000  # milliseconds of patience: the machine may be busy
 
 
 @pytest.fixture(scope="session")
@@ -55,3 +61,35 @@ def endless(model: dp.Model) -> Iterator[Service]:
 def bird() -> bytes:
     """A bird of the test data as a PNG file."""
     return png_of(Birds(species=4, per_species=3, split="test", size=64)[1].image)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    found = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None and os.environ.get("CI") == "true":
+        pytest.fail("no browser: .ci/run installs chromium")
+    if found is None:
+        pytest.skip("no browser here: install chromium to test the page")
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """A page that must not complain: neither of scripts nor of the content policy."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    context.set_default_timeout(SECONDS)
+    expect.set_options(timeout=SECONDS)
+    opened, complaints = context.new_page(), []
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+    yield opened
+    context.close()
+    assert [text for text in complaints if "Failed to load resource" not in text] == []  # a refused upload
+
+
+@pytest.fixture(scope="session")
+def bird_file(bird: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("upload") / "bird.png"
+    path.write_bytes(bird)
+    return path

@@ -18,6 +18,7 @@ from dprotonet.web.guard import Guard
 from dprotonet.web.review import router as review
 from dprotonet.web.routes import REFUSALS, router, service_of
 from dprotonet.web.samples import NoSuchImage
+from dprotonet.web.saving import AlreadySaving
 from dprotonet.web.service import NotFound, NotYet, Service
 from dprotonet.web.worker import Busy
 
@@ -83,6 +84,7 @@ def _add_pages(app: FastAPI) -> None:
 def _add_errors(app: FastAPI) -> None:
     statuses: dict[type[Exception], int] = {
         TooLarge: 413,
+        AlreadySaving: 409,
         UserError: 400,
         NotFound: 404,
         NoSuchImage: 404,

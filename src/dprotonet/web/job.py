@@ -1,7 +1,8 @@
 """A piece of slow work that can be watched and cancelled: made by a worker, watched by any number of pages.
 
 A watcher that is slow skips what it missed: only the latest news of each kind is kept. When the last watcher
-has gone and does not come back, the work is cancelled; work that nobody ever watched goes on to its end.
+has gone and does not come back, the work is cancelled; work that nobody ever watched, or with endless
+`patience`, goes on to its end.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ class Job:
         self.state: State = "waiting"
         self.done, self.total = 0, 0
         self.message = ""
+        self.step = ""  # what it is doing now, in words
         self.result: Any = None
         self.news: dict[str, tuple[int, Any]] = {}
         self.version = 0
@@ -63,6 +65,11 @@ class Job:
             self.done, self.total = done, total
             self.news |= {name: (self.version + 1, item) for name, item in (news or {}).items()}
         self._change()
+
+    def begin_step(self, words: str) -> None:
+        """What it is doing from now on; progress begins anew."""
+        self.step = words
+        self.progress(0, 0)
 
     # ── for those who want it ──
 

@@ -55,6 +55,7 @@ def job_facts(job: Job) -> schemas.JobFacts:
         state=job.state,
         done=job.done,
         total=job.total,
+        step=job.step,
         message=job.message,
         result=job.result if isinstance(job.result, dict) else None,
     )

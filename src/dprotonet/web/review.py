@@ -99,8 +99,19 @@ async def what_if(wanted: schemas.WhatIfWanted, service: Served) -> schemas.What
 
 @router.post("/cleaned", status_code=202)
 async def cleaned(wanted: schemas.CleanWanted, service: Served) -> schemas.JobFacts:
-    """Save a run without these prototypes, its last layer trained again, in the server's own folder."""
+    """Save a run without these prototypes, its last layer trained again, in the server's own folder.
+
+    It goes on when nobody watches. One at a time: the same wish twice is one job, another one is refused.
+    """
     return job_facts(service.clean({int(number): reason for number, reason in wanted.reasons.items()}))
+
+
+@router.get("/cleaned")
+async def saving(service: Served) -> schemas.SavingFacts:
+    """The cleaned run that is being saved, or was saved last: how far it is, and where it lies."""
+    job = service.saving.job
+    facts = None if job is None else job_facts(job)
+    return schemas.SavingFacts(job=facts, off=sorted(service.saving.reasons))
 
 
 def _item(facts: PrototypeFacts, service: Service) -> schemas.PrototypeItem:

@@ -26,7 +26,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
         401: "a token is needed",
         403: "requests from other pages are refused",
         404: "not known, or no longer",
-        409: "not yet: ask for it, and wait for the job",
+        409: "not yet: ask for it, and wait for the job; or not now, since another is at it",
         413: "too large",
         421: "the server does not answer to that name",
         503: "busy; try again in a moment",

@@ -136,6 +136,7 @@ class JobFacts(BaseModel):
     state: Literal["waiting", "running", "done", "failed", "cancelled"]
     done: int
     total: int = Field(description="0 while that is not known")
+    step: str = Field(default="", description="what it is doing now, of `done` and `total`")
     message: str = ""
     result: dict[str, str] | None = None
 
@@ -219,6 +220,13 @@ class CleanWanted(Strict):
     """Prototypes to leave out, and why."""
 
     reasons: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Reason]
+
+
+class SavingFacts(BaseModel):
+    """The latest cleaned run: it is saved whether or not a page is open."""
+
+    job: JobFacts | None = Field(description="null where none was asked for since the server started")
+    off: list[int] = Field(default=[], description="the prototypes it leaves out")
 
 
 class Link(BaseModel):

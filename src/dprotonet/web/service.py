@@ -26,6 +26,7 @@ from dprotonet.web.image_record import ImageRecord, Map, RowPlace, png
 from dprotonet.web.job import Job
 from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
+from dprotonet.web.saving import Saving
 from dprotonet.web.store import BoundedStore
 from dprotonet.web.worker import Busy, Worker
 
@@ -68,6 +69,7 @@ class Service:
         self.samples = Samples(model, self.reading)
         self.preparing = Worker("preparing", waiting=4)
         self.reviewing = Reviewing(model, self.samples, self.preparing, say=in_words)
+        self.saving = Saving(model, self.samples)
         self.explaining = Explaining(twin(model), self.settings.preset)
 
     @property
@@ -80,10 +82,13 @@ class Service:
 
     def close(self) -> None:
         """Stop all work."""
-        for job in self.jobs.values():
+        saving = [self.saving.job] if self.saving.job is not None and not self.saving.job.ended else []
+        for job in [*saving, *self.jobs.values()]:
             job.cancel()
         for worker in self._workers():
             worker.close()
+        if any(job.state != "done" for job in saving):
+            logger.warning("stopped before the cleaned run was saved: nothing of it is kept")
 
     def _workers(self) -> list[Worker]:
         return [self.predicting, self.decoding, self.reading, self.answering, self.preparing]
@@ -216,20 +221,27 @@ class Service:
     def clean(self, reasons: Mapping[int, str]) -> Job:
         """A run without these prototypes, in a folder of the server's own."""
         self.prototypes(list(reasons))
-        self.reviewing.check(reasons)
-        return self._begin(lambda job: self.reviewing.clean(reasons, job), self.preparing)
+
+        def start(job: Job) -> None:
+            self._submit(job, lambda job: self.saving.save(reasons, job), self.preparing)
+
+        return self.saving.begin(reasons, start)
 
     def job(self, key: str) -> Job:
-        job = self.jobs.find(key)
+        saving = self.saving.job  # found for as long as it is the latest
+        job = saving if saving is not None and saving.id == key else self.jobs.find(key)
         if job is None:
             raise NotFound("this job is not known, or no longer: only the latest are kept")
         return job
 
     def _begin(self, work: Any, worker: Worker) -> Job:
         job = Job()
+        self._submit(job, work, worker)
+        return job
+
+    def _submit(self, job: Job, work: Any, worker: Worker) -> None:
         worker.submit(lambda: job.run(work, say=in_words))
         job.id = self.jobs.add(job)
-        return job
 
 
 def in_words(error: Exception) -> str:

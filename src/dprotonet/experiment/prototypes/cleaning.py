@@ -7,7 +7,6 @@ on the splits asked for: training and validation. Test data has no say.
 """
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -23,8 +22,8 @@ from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, kept_mask, 
 from dprotonet.experiment.runs.calibration import Calibration, calibration_of
 from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of
 from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.files import write_text
-from dprotonet.progress import NamedProgress
+from dprotonet.files import whole_folder, write_text
+from dprotonet.progress import NamedProgress, Progress
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.version import __version__
 
@@ -75,12 +74,9 @@ class Cleaning:
         """Write the run folder, pictures of the prototypes included; it must be new or empty."""
         folder = Path(out).expanduser()
         check_new(folder)
-        try:
-            self.model.save(folder)
-            write_text(folder / FILE, json.dumps(self.to_json(), indent=1, ensure_ascii=False))
-        except BaseException:  # half a run would be in the way of the next attempt; the folder was empty
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        with whole_folder(folder) as unfinished:
+            self.model.save(unfinished)
+            write_text(unfinished / FILE, json.dumps(self.to_json(), indent=1, ensure_ascii=False))
         self.model.folder = folder
 
 
@@ -91,18 +87,20 @@ def clean(
     *,
     epochs: int | None = None,
     on_progress: NamedProgress | None = None,
+    on_epoch: Progress | None = None,
 ) -> Cleaning:
     """Drop the prototypes that `reasons` names and let the last layer learn on `splits["train"]`.
 
     Accuracy is told on every split given. `epochs` are the run's own unless told; 0 leaves the weights, as
-    dropping nothing does. A WhatIf in place of a split spares the pass over its images.
+    dropping nothing does. A WhatIf in place of a split spares the pass over its images. `on_progress` hears
+    of the passes, `on_epoch` of (epochs done, epochs in all).
     """
     without(model, reasons)  # what cannot be dropped is refused here, before the passes over the images
     if "train" not in splits:
         raise ValueError("the last layer learns on the training split: give splits['train']")
     asked = {name: _asked(model, name, split, on_progress) for name, split in splits.items()}
     epochs = last_layer(model, epochs).epochs if reasons else 0
-    made = cleaned(model, reasons, asked["train"], epochs=epochs)
+    made = cleaned(model, reasons, asked["train"], epochs=epochs, on_epoch=on_epoch)
     made.familiarity = _familiarity(made, asked.get("val"), reasons)
     made.calibration = _calibration(made, asked.get("val"), reasons)
     accuracy = {

@@ -116,6 +116,7 @@ def cleaned(
     *,
     epochs: int | None = None,
     on_progress: Progress | None = None,
+    on_epoch: Progress | None = None,
 ) -> Trained:
     """A model without these prototypes whose last layer learned again, from the training images alone.
 
@@ -132,8 +133,9 @@ def cleaned(
     views = ScoreViews(asked.scores[:, kept], asked.labels.tolist())
     settings = last_layer(model, epochs)
     network = smaller.prototyped
-    for _ in train_head(network.head, views, network.prototype_class, settings=settings):
-        pass
+    for epoch, _ in enumerate(train_head(network.head, views, network.prototype_class, settings=settings), 1):
+        if on_epoch is not None:
+            on_epoch(epoch, settings.epochs)
     return smaller
 
 

@@ -1,7 +1,8 @@
 // What if these prototypes did not count? Their effect on the answer and on the test data, and a cleaned run.
 
-import { send, watch } from "./api.js";
-import { closely, complain, find, make, percent, plural, redrawn, say, show } from "./dom.js";
+import { send } from "./api.js";
+import { closely, find, make, percent, plural, redrawn, show } from "./dom.js";
+import { Saving, keepRoom } from "./saving.js";
 
 export const REASONS = { background: "background", artefact: "an artefact", duplicate: "a duplicate", other: "another reason" };
 
@@ -14,7 +15,9 @@ export class WhatIf {
     this.image = "";
     this.test = "";
     find("whatif-clear").addEventListener("click", () => { this.off.clear(); this.update(); });
-    find("whatif-save").addEventListener("click", () => this.save());
+    this.saving = new Saving(() => { find("whatif-save").disabled = this.saving.busy; });
+    find("whatif-save").addEventListener("click", () => this.saving.begin(Object.fromEntries(this.off)));
+    keepRoom();
   }
 
   has(prototype) { return this.off.has(prototype); }
@@ -29,8 +32,6 @@ export class WhatIf {
 
   update() {
     show("whatif", this.off.size > 0);
-    document.body.classList.toggle("with-whatif", this.off.size > 0);
-    find("whatif-save").disabled = false;
     this.changed();
     if (this.off.size) this.measure();
   }
@@ -60,23 +61,6 @@ export class WhatIf {
       make("p", {}, make("strong", { text: `What if: ${plural(this.off.size, "prototype")} off ` }), ...marks),
       make("p", { id: "whatif-image", text: this.image }),
       make("p", { id: "whatif-test", text: this.test })));
-  }
-
-  async save() {
-    const button = find("whatif-save");
-    button.disabled = true;
-    try {
-      const { job } = await send("/api/cleaned", { reasons: Object.fromEntries(this.off) });
-      const end = await watch(job, (news) => { this.test = `Saving: the last layer learns anew. ${news.total ? `${news.done} of ${news.total}` : ""}`; this.say(); });
-      if (end.state !== "done") throw new Error(end.message);
-      this.test = end.result.words;
-      this.say();
-      say(end.result.words);
-    } catch (error) {
-      complain(error.message);
-      button.disabled = false;
-      this.measure();
-    }
   }
 }
 
