@@ -58,6 +58,7 @@ _HOME = {
     "similarity_maps": "dprotonet.experiment.api",
     # nodes: what is explained
     "ClassNode": "dprotonet.interpretation.nodes",
+    "ContrastNode": "dprotonet.interpretation.contrast_node",
     "TargetNode": "dprotonet.interpretation.nodes",
     "CallableNode": "dprotonet.interpretation.nodes",
     "ArrayNode": "dprotonet.interpretation.nodes",
@@ -83,6 +84,7 @@ __all__ = [  # spelt out for type checkers; the same names as _HOME
     "ClassNode",
     "Classifier",
     "Config",
+    "ContrastNode",
     "DProtoNet",
     "DataConfig",
     "EpochDone",
@@ -149,6 +151,7 @@ if TYPE_CHECKING:
     from dprotonet.experiment.transfer.export.onnx_model import OnnxModel
     from dprotonet.interpretation.base import Explanation
     from dprotonet.interpretation.cam import CAM
+    from dprotonet.interpretation.contrast_node import ContrastNode
     from dprotonet.interpretation.mdm import MDM, preset
     from dprotonet.interpretation.nodes import (
         ArrayNode,

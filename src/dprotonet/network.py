@@ -51,8 +51,11 @@ class DProtoNet(nn.Module):
         """w·g of every prototype (B, P) to the logit of `label` (B,)."""
         return self.head.contributions(evidence.scores, label)
 
-    def agreement(self, images: Tensor, label: Tensor) -> Tensor:
+    def agreement(self, images: Tensor, label: Tensor, versus: Tensor | None = None) -> Tensor:
         """How far the regions agree with what speaks for `label` (B,): Σ contribution · z·p / p·p, (B,).
+
+        With `versus` (B,), with what speaks for the one more than for the other, less what speaks for the
+        other more: contributions are then differences, and so is the logit.
 
         The gradient of a logit is lost where a prototype is met, for there the distance is flat; this one
         says what the evidence is made of. Contributions are constants in it. The logit itself where nothing
@@ -60,14 +63,22 @@ class DProtoNet(nn.Module):
         """
         regions = self.encoder(images)
         evidence = self.evidence_of(regions)
-        logit = evidence.logits.gather(1, label.unsqueeze(1)).squeeze(1)
+        logit, spoken = self._said(evidence, label, versus)
         if not isinstance(self.prototypes.similarity, LogSimilarity):
             return logit
         vectors = self.prototypes.vectors.detach()
         lengths = vectors.square().sum(dim=-1).clamp_min(torch.finfo(vectors.dtype).tiny)
         agreeing = (chosen_regions(regions, evidence.region) * vectors).sum(dim=-1) / lengths
-        spoken = self.contributions(evidence, label).detach().relu()
-        return torch.where(spoken.sum(dim=1) > 0, (spoken * agreeing).sum(dim=1), logit)
+        return torch.where(spoken.abs().sum(dim=1) > 0, (spoken * agreeing).sum(dim=1), logit)
+
+    def _said(self, evidence: Evidence, label: Tensor, versus: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The logit (B,) of a class and what speaks for it (B, P); or how far both are ahead of another's."""
+        logit = evidence.logits.gather(1, label.unsqueeze(1)).squeeze(1)
+        spoken = self.contributions(evidence, label).detach()
+        if versus is None:
+            return logit, spoken.relu()
+        behind = evidence.logits.gather(1, versus.unsqueeze(1)).squeeze(1)
+        return logit - behind, spoken - self.contributions(evidence, versus).detach()
 
     def with_backbone(self, backbone: nn.Module) -> "DProtoNet":
         """The same network behind another backbone, sharing everything else."""

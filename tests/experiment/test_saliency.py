@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 import dprotonet as dp
+from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.saliency import saliency, saliency_picture
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation import cam
@@ -176,3 +177,28 @@ def test_the_network_predicts_and_comes_back_as_it_was(images: list[Path]) -> No
 def test_a_name_that_is_nearly_right(network: Classifier, images: list[Path]) -> None:
     with pytest.raises(dp.UserError, match="no class 'cok'; did you mean 'cock'"):
         saliency(network, images, target="cok")
+
+
+def test_one_class_rather_than_another(trained: Classifier, images: list[Path]) -> None:
+    """The runner-up is that of each image; a class that is named is that of all."""
+    logits = trained.module(trained.inputs(images)).detach()
+    order = logits.argsort(dim=1, descending=True)
+    found = saliency(trained, images, preset=QUICK, versus="runner-up")
+    assert [item.versus for item in found] == [trained.classes[number] for number in order[:, 1].tolist()]
+    likely, other = order[0, :2].tolist()
+    (named,) = saliency(trained, images[0], preset=QUICK, target=other, versus=trained.classes[likely])
+    assert named.explanation.node == f"logit of class {other} less that of class {likely}"
+    (turned,) = saliency(trained, images[0], preset=QUICK, target=likely, versus=other)
+    assert torch.equal(turned.heatmap, found[0].heatmap)
+    assert not torch.equal(turned.heatmap, named.heatmap)
+    assert isinstance(saliency_picture(found), Image.Image)
+
+
+def test_a_class_that_cannot_be_compared_with_is_named(trained: Classifier, images: list[Path]) -> None:
+    own = trained.classes[0]
+    with pytest.raises(UserError, match=f"did you mean '{own}'"):
+        saliency(trained, images, versus=own[:-1], preset=QUICK)
+    with pytest.raises(UserError, match="cannot be compared with itself"):
+        saliency(trained, images, target=own, versus=own, preset=QUICK)
+    with pytest.raises(UserError, match=f"classes are 0 to {len(trained.classes) - 1}"):
+        saliency(trained, images, versus=99, preset=QUICK)

@@ -45,6 +45,9 @@ class SaliencyArguments:
     """Steps of mdm (default: the preset's)."""
     target: str | None = None
     """The class to explain, a number or a name (default: the predicted one)."""
+    versus: str | None = None
+    """Show what speaks for the class rather than for this one: a number, a name, or runner-up for the
+    likeliest other class."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None
@@ -96,6 +99,7 @@ def _explained(
             method=arguments.method,
             preset=chosen_preset(arguments.preset, arguments.iterations),
             target=arguments.target,
+            versus=arguments.versus,
             on_progress=lambda done, total: reporter.advance(
                 f"explaining by {arguments.method}", done, total
             ),
@@ -126,7 +130,10 @@ def _show(content: dict[str, Any]) -> None:
     from dprotonet.experiment.runs.familiarity import warning_of
 
     for item in content["explanations"]:
-        print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])}): {item['folder']}")
+        rather = f", rather than {item['versus']}" if item["versus"] is not None else ""
+        print(
+            f"{item['name']}: {item['class_name']} ({percent(item['probability'])}){rather}: {item['folder']}"
+        )
         if said := warning_of(item["distance"]):
             print(f"  {said}")
     for sheet in content["sheets"]:

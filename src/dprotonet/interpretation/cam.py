@@ -19,6 +19,7 @@ from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.borrowed import borrowed, differentiable
+from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
 from dprotonet.interpretation.first_guess import deepest
 from dprotonet.interpretation.layout import Layout
@@ -31,6 +32,10 @@ CAM_CLASSES = {  # what the package calls them
     "scorecam": "ScoreCAM",
     "ablationcam": "AblationCAM",
 }
+
+
+Watched = ClassNode | ContrastNode | TargetNode
+Target = Callable[[Tensor], Tensor]  # the logits (C,) of an image to a number ()
 
 
 class CAM(Explainer):
@@ -79,17 +84,17 @@ class CAM(Explainer):
         asked = replace(question, node=node)
         return maps_explained(asked, maps, passes=passes, facts={"preset": self.method})
 
-    def _watched(self, node: Node) -> ClassNode | TargetNode:
-        """A class at its logit, whatever its node would watch; or what a target makes of the output."""
+    def _watched(self, node: Node) -> Watched:
+        """A class at its logit, whatever its node watches; two of them; or what a target makes of them."""
         if isinstance(node, ClassNode):
             return ClassNode(self.network, node.labels, probability=False)
-        if not isinstance(node, TargetNode):
+        if not isinstance(node, TargetNode | ContrastNode):
             raise UserError(
                 f"{self.method} explains classes only; use MDM for other nodes, or give targets of the output"
             )
         return node
 
-    def _target_layer(self, images: Tensor, node: ClassNode | TargetNode) -> tuple[nn.Module, Layout | None]:
+    def _target_layer(self, images: Tensor, node: Watched) -> tuple[nn.Module, Layout | None]:
         if self.layer is not None:
             return self.layer, None
 
@@ -113,7 +118,7 @@ class CAM(Explainer):
     def _maps(
         self,
         question: Question,
-        node: ClassNode | TargetNode,
+        node: Watched,
         module: nn.Module,
         layout: Layout | None,
     ) -> tuple[Tensor, int]:
@@ -131,7 +136,12 @@ class CAM(Explainer):
             layers = package.ablation_layer
             cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
         images = question.images.to(precision(self.network))
-        maps = [_one(cam, images[row : row + 1], _target(node, row)) for row in range(len(images))]
+        targets = [_target(node, row) for row in range(len(images))]
+        if self.method == "ablationcam" and isinstance(node, ContrastNode):
+            targets = [
+                _risen(target, classifier, images[row : row + 1]) for row, target in enumerate(targets)
+            ]
+        maps = [_one(cam, images[row : row + 1], target) for row, target in enumerate(targets)]
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
 
 
@@ -221,10 +231,12 @@ def _without_bars(function: FunctionType) -> Callable[..., Any]:
     )
 
 
-def _target(node: ClassNode | TargetNode, row: int) -> Callable[[Tensor], Tensor]:
+def _target(node: Watched, row: int) -> Callable[[Tensor], Tensor]:
     """What grad-cam should watch of an output row for one image."""
     if isinstance(node, TargetNode):
         return lambda scores: node.value(row, scores)
+    if isinstance(node, ContrastNode):
+        return lambda scores: node.of_scores(row, scores)
     label = int(node.labels[row])
 
     def logit(scores: Tensor) -> Tensor:
@@ -235,7 +247,18 @@ def _target(node: ClassNode | TargetNode, row: int) -> Callable[[Tensor], Tensor
     return logit
 
 
-def _one(cam: Any, image: Tensor, target: Callable[[Tensor], Tensor]) -> np.ndarray:
+@torch.no_grad()
+def _risen(target: Target, classifier: nn.Module, image: Tensor) -> Target:
+    """The target, shifted to 1 on the image itself.
+
+    Ablation-CAM divides by that value: a difference of logits near zero, or below, would blow up the map or
+    turn it round.
+    """
+    ahead = target(classifier(image)[0])
+    return lambda scores: target(scores) - ahead + 1
+
+
+def _one(cam: Any, image: Tensor, target: Target) -> np.ndarray:
     # The parameters are borrowed without gradients, so the image has to carry the graph.
     leaf = image.detach().clone().requires_grad_(True)
     maps: np.ndarray = cam(input_tensor=leaf, targets=[target])

@@ -1,7 +1,9 @@
 """How much of a node is left when part of the image is hidden, on a scale that suits every node.
 
 1 is what should be kept, 0 is what a blank image gives. A single number counts by its distance from blank to
-wanted, so that more than wanted is more than 1; a vector by its squared distance from the wanted one.
+wanted, so that more than wanted is more than 1; a vector by its squared distance from the wanted one. Of a
+node that `rises`, such as a difference of logits, more is always more: its image may have less than a blank
+one, -1, or as much, and still parts that speak for it and against it.
 """
 
 import logging
@@ -34,7 +36,9 @@ class KeptActivation:
         size = torch.maximum(wanted.abs().amax(dim=1), blank.abs().amax(dim=1))
         dead = gap.abs().amax(dim=1) <= (_NOTHING * size).clamp_min(_SMALLEST)
         scale = gap.squeeze(1) if gap.shape[1] == 1 else gap.square().sum(dim=1)
-        return cls(wanted, blank, torch.where(dead, 0.0, 1 / scale.where(~dead, torch.ones_like(scale))))
+        inverse = 1 / scale.where(~dead, torch.ones_like(scale))
+        rises = getattr(task.node, "rises", False)
+        return cls(wanted, blank, inverse.abs() if rises else inverse.where(~dead, 0.0))
 
     def warn(self, task: MaskingTask) -> None:
         """Say which images the node does not depend on."""

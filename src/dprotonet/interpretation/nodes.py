@@ -19,6 +19,7 @@ from dprotonet.interpretation.layout import layout_of
 
 Forward = Callable[[Tensor], Tensor]
 Model = nn.Module | Callable[[Tensor], Any]  # images to logits (B, C), or to what holds them
+Guess = Callable[[Tensor, Tensor], Tensor]  # images (B, C, H, W) and rows (B,) to maps (B, h, w)
 Similarity = Callable[[Tensor, Tensor], Tensor]  # vectors (B, R, D), prototypes (P, D) to (B, R, P)
 
 
@@ -50,7 +51,7 @@ class Node(Protocol):
         ...
 
 
-class _OwnActivation(ABC):
+class OwnActivation(ABC):
     """A node whose target is what the image itself activates."""
 
     @abstractmethod
@@ -65,7 +66,7 @@ class _OwnActivation(ABC):
         return values.squeeze(1) if values.shape[1] == 1 else (values * values.detach()).sum(dim=1)
 
 
-class ClassNode(_OwnActivation):
+class ClassNode(OwnActivation):
     """The probability (or logit) of one class per image; `model`, module or function: images to logits."""
 
     def __init__(self, model: Model, labels: Sequence[int] | Tensor, *, probability: bool = True) -> None:
@@ -109,14 +110,10 @@ class ClassNode(_OwnActivation):
         return self._scores(images, rows).gather(1, chosen).squeeze(1)
 
     def _scores(self, images: Tensor, rows: Tensor) -> Tensor:
-        scores, labels = class_scores(self.classifier, images).float(), self.labels[rows.cpu()]
-        wrong = [int(label) for label in labels if not 0 <= int(label) < scores.shape[1]]
-        if wrong:
-            raise UserError(f"there is no class {wrong[0]}; the model has classes 0 to {scores.shape[1] - 1}")
-        return scores
+        return scores_with(self.classifier, images, self.labels[rows.cpu()])
 
 
-class TargetNode(_OwnActivation):
+class TargetNode(OwnActivation):
     """pytorch-grad-cam's target objects, one per image: callables from a model's output row to a number."""
 
     def __init__(self, model: Model, targets: Sequence[Callable[[Any], Tensor]]) -> None:
@@ -147,7 +144,7 @@ class TargetNode(_OwnActivation):
         return value.reshape(())
 
 
-class CallableNode(_OwnActivation):
+class CallableNode(OwnActivation):
     """Any differentiable function of images: (B, C, H, W) to (B,) or (B, …)."""
 
     def __init__(self, function: Forward, *, model: nn.Module | None = None, name: str = "") -> None:
@@ -170,7 +167,7 @@ class CallableNode(_OwnActivation):
         return values.float().flatten(1) if values.ndim > 1 else values.float().unsqueeze(1)
 
 
-class ArrayNode(_OwnActivation):
+class ArrayNode(OwnActivation):
     """A function from NumPy images to NumPy activations, that has no gradient: for the `sampled` preset.
 
     An ONNX session: `ArrayNode(lambda x: session.run(None, {name: x})[0][:, 281])`.
@@ -193,7 +190,7 @@ class ArrayNode(_OwnActivation):
         return torch.from_numpy(values.reshape(len(images), -1)).to(images.device)
 
 
-class ModuleNode(_OwnActivation):
+class ModuleNode(OwnActivation):
     """What a module inside the model puts out: one channel's mean over space, or the whole output."""
 
     def __init__(self, model: nn.Module, module: str, *, channel: int | None = None) -> None:
@@ -286,7 +283,7 @@ class RegionNode:
         return values.float()[here, self.region.to(rows.device)[rows]]
 
 
-class PrototypeNode(_OwnActivation):
+class PrototypeNode(OwnActivation):
     """The score of one prototype per image, by number: its greatest similarity to a region, as in Eq. (2).
 
     `similarity`: region vectors (B, R, D) and prototypes (P, D) to (B, R, P).
@@ -348,6 +345,15 @@ def class_scores(model: Model, images: Tensor) -> Tensor:
             "explain a module inside it or a function of your own instead: pass it as the target"
         )
     return outputs
+
+
+def scores_with(model: Model, images: Tensor, labels: Tensor) -> Tensor:
+    """The same in float32, for those who are going to look at the classes `labels`."""
+    scores = class_scores(model, images).float()
+    wrong = [int(label) for label in labels if not 0 <= int(label) < scores.shape[1]]
+    if wrong:
+        raise UserError(f"there is no class {wrong[0]}; the model has classes 0 to {scores.shape[1] - 1}")
+    return scores
 
 
 def precision(model: nn.Module | None) -> torch.dtype:

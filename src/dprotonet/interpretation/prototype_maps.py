@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.borrowed import borrowed
+from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
 from dprotonet.interpretation.masking_task import check_images
 from dprotonet.interpretation.nodes import ClassNode, Node, PrototypeNode
@@ -20,7 +21,10 @@ from dprotonet.ops import unit_range
 
 
 class PrototypeMaps(Explainer):
-    """Explains classes and prototypes by one forward pass; `weight` (C, P) is the last layer."""
+    """Explains classes and prototypes by one forward pass; `weight` (C, P) is the last layer.
+
+    Of two classes compared the map is the difference, above zero where the first is ahead; the rest is cold.
+    """
 
     name: str  # in the facts of an explanation
 
@@ -41,14 +45,15 @@ class PrototypeMaps(Explainer):
         return self.model
 
     def explained(self, question: Question) -> list[Explanation]:
-        """Of a ClassNode or a PrototypeNode."""
+        """Of a ClassNode, a ContrastNode or a PrototypeNode."""
         weights = _prototype_weights(question.node, self.weight)
         with borrowed(self.network), torch.inference_mode(False), torch.no_grad():
             blocks = self._maps(question.images.detach(), weights, question.batch)
             raw = torch.cat(list(blocks))
         _check_finite(raw, question.node)
         passes = Passes(1 + question.before, 0)
-        return maps_explained(question, raw, passes=passes, facts={"preset": self.name})
+        heat = unit_range(raw.relu()) if isinstance(question.node, ContrastNode) else None
+        return maps_explained(question, raw, passes=passes, facts={"preset": self.name}, heatmaps=heat)
 
     def of_prototypes(self, images: Tensor, numbers: Sequence[int]) -> Tensor:
         """Heatmaps (M, H, W) of prototypes by number, one per image (M, C, H, W); or all of a single image,
@@ -78,12 +83,19 @@ def _prototype_weights(node: Node, weight: Tensor) -> Tensor:
     """How much each prototype's map counts for each image, (N, P); weight (C, P)."""
     if isinstance(node, PrototypeNode):
         return torch.eye(weight.shape[1], device=weight.device)[node.numbers]
+    if isinstance(node, ContrastNode):
+        return _of_classes(node.labels, weight) - _of_classes(node.versus, weight)
     if not isinstance(node, ClassNode):
         raise UserError("similarity maps explain classes and prototypes only; use MDM for other nodes")
-    for label in node.labels.tolist():
+    return _of_classes(node.labels, weight).clamp_min(0)
+
+
+def _of_classes(labels: Tensor, weight: Tensor) -> Tensor:
+    """The weights (N, P) of classes (N,)."""
+    for label in labels.tolist():
         if not 0 <= label < len(weight):
             raise UserError(f"there is no class {label}; the model has classes 0 to {len(weight) - 1}")
-    return weight[node.labels.to(weight.device)].clamp_min(0)
+    return weight[labels.to(weight.device)]
 
 
 def _check_finite(raw: Tensor, node: Node) -> None:

@@ -46,6 +46,7 @@ def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> d
         "method": method,
         "label": item.label,
         "class_name": item.class_name,
+        "versus": item.versus,
         "probability": item.probability,
         "likely": [{"class_name": name, "probability": share} for name, share in item.likely],
         "familiar": item.familiar,

@@ -17,9 +17,11 @@ from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.experiment.trained.versus import ClassName, check_versus, compared_with
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.borrowed import borrowed
+from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.explainers import explainer_entry
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.interpretation.nodes import class_scores
@@ -47,6 +49,7 @@ class Saliency:
     explanation: Explanation  # at the size that the network wants
     image_size: tuple[int, int]  # height and width of the image itself
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
+    versus: str | None = None  # the class that it is compared with, if it is
 
     @property
     def familiar(self) -> bool | None:
@@ -66,16 +69,20 @@ def saliency(
     *,
     method: str = "mdm",
     preset: str | Preset = "fast",
-    target: str | int | None = None,
+    target: ClassName | None = None,
+    versus: ClassName | None = None,
     on_progress: Progress | None = None,
 ) -> list[Saliency]:
     """The heatmap of each image for the class `target`, by default the one that was predicted.
 
-    The classifier is one that is opened, the model of a run, or the name of either.
+    With `versus`, a class or "runner-up", it shows what speaks for the class rather than for that one. The
+    classifier is one that is opened, the model of a run, or the name of either.
     """
     explainer_entry(method)  # an unknown one is better found before the work
     known = Classifier.of(classifier)
     label = None if target is None else known.label(target)
+    if versus is not None:
+        check_versus(versus, known.classes, owner=known.name)
     tell = on_progress or (lambda done, total: None)
     asked, found = several(images), []
     counter = StepCounter(len(asked))
@@ -86,9 +93,12 @@ def saliency(
         labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
         watch = counter.next(len(block), lambda done, total, _: tell(done, total))
         by = explainer(method, known, preset=preset)
-        explanations = by.explain(inputs, labels, on_step=watch)
+        others = None if versus is None else _others(known, versus, labels, probabilities)
+        asked_for = labels if others is None else ContrastNode(known.module, labels, others)
+        explanations = by.explain(inputs, asked_for, on_step=watch)
         tell(*counter.finished)
-        rows = zip(block, labels.tolist(), probabilities, explanations, distances, strict=True)
+        beside = [None] * len(block) if others is None else [known.classes[one] for one in others.tolist()]
+        rows = zip(block, labels.tolist(), probabilities, explanations, distances, beside, strict=True)
         found += [_saliency(known, *row) for row in rows]
     return found
 
@@ -102,6 +112,11 @@ def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
         captions=[_caption(item) for item in found],
         notices=[warning_of(item.distance) for item in found],
     )
+
+
+def _others(classifier: Classifier, versus: ClassName, labels: Tensor, probabilities: Tensor) -> Tensor:
+    """What each class is compared with, (B,)."""
+    return compared_with(versus, labels, probabilities, classes=classifier.classes, owner=classifier.name)
 
 
 class _Seen(NamedTuple):
@@ -131,6 +146,7 @@ def _saliency(
     probabilities: Tensor,
     explanation: Explanation,
     distance: float | None,
+    versus: str | None,
 ) -> Saliency:
     order = probabilities.argsort(descending=True)[:_LIKELY].tolist()
     return Saliency(
@@ -143,12 +159,15 @@ def _saliency(
         explanation=explanation,
         image_size=image_size(image),
         distance=distance,
+        versus=versus,
     )
 
 
 def _caption(item: Saliency) -> str:
     (likeliest, sure), *_ = item.likely
     lines = [f"predicted with {percent(item.probability)}", Path(item.name).name]
+    if item.versus is not None:
+        lines.append(f"what speaks for it rather than for {_short(item.versus)}")
     if likeliest != item.class_name:
         lines[0] = f"asked for, given {percent(item.probability)}"
         lines.insert(1, f"predicted: {_short(likeliest)} ({percent(sure)})")

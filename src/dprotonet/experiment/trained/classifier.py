@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from os import PathLike
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from dprotonet.experiment.runs.calibration import Calibration
 from dprotonet.experiment.runs.familiarity import Familiarity
 from dprotonet.experiment.trained.image_like import ImageLike, squares
 from dprotonet.experiment.trained.trained_model import TrainedModel, on_device
+from dprotonet.experiment.trained.versus import class_number
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,7 @@ class Classifier:
 
     def label(self, target: str | int) -> int:
         """The number of a class, by its number or its name."""
-        if isinstance(target, str) and target in self.classes:
-            return self.classes.index(target)
-        if not f"{target}".isdecimal():
-            close = get_close_matches(f"{target}", self.classes, n=1)
-            hint = f"did you mean '{close[0]}'? " if close else ""
-            raise UserError(f"{self.name} has no class '{target}'; {hint}give one of its names, or a number")
-        if int(target) >= len(self.classes):
-            raise UserError(
-                f"{self.name} has no class {target}; its classes are 0 to {len(self.classes) - 1}"
-            )
-        return int(target)
+        return class_number(target, self.classes, owner=self.name)
 
 
 def _names(module: nn.Module, count: int) -> tuple[str, ...]:
