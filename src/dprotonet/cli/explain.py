@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dprotonet.cli.explain_arguments import ExplainArguments, chosen_preset, show_explained
+from dprotonet.cli.explain_arguments import ExplainArguments, check_asked, chosen_preset, show_explained
 from dprotonet.cli.explain_onnx import explain_onnx
-from dprotonet.cli.images import check_out, complain_if_none, readable
+from dprotonet.cli.images import complain_if_none, readable
 from dprotonet.cli.parse import parsed
-from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
@@ -20,15 +19,15 @@ _TOGETHER = 10  # images explained before the first are saved
 
 def main(words: list[str]) -> None:
     arguments = parsed(ExplainArguments, words, command="explain")
-    if not arguments.images:
-        raise UserError("no image given; usage: dprotonet explain RUN IMAGE… --out DIR")
-    if arguments.top < 1:
-        raise UserError(f"--top is {arguments.top}; it must be at least 1")
-    check_out(arguments.out)
+    check_asked(arguments)
     if arguments.run.suffix == ".onnx":
         return explain_onnx(arguments)
     from dprotonet.experiment.model import Model
 
+    if arguments.dicom is not None:
+        from dprotonet.experiment.explaining.dicom_answer import check_dicom
+
+        check_dicom(arguments.images[0], arguments.dicom)
     model = Model.load(arguments.run, device=arguments.device)
     good, skipped = readable(arguments.images, model.pixels)
     found = _explained(model, good, arguments)
@@ -43,8 +42,9 @@ def main(words: list[str]) -> None:
 def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArguments) -> list[dict[str, Any]]:
     """What is saved of every image, a few images at a time."""
     from dprotonet.cli.progress import Reporter, stderr_console
+    from dprotonet.experiment.explaining.dicom_answer import save_dicom
     from dprotonet.experiment.explaining.explain import ExplainProgress
-    from dprotonet.experiment.explaining.explanation_files import folder_for, save_explained
+    from dprotonet.experiment.explaining.explanation_files import folder_for, save_explained, told
 
     own = model.config.explaining.decoder
     preset = chosen_preset(arguments.preset or own, arguments.iterations, arguments.samples)
@@ -59,6 +59,12 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
             for image, item in zip(
                 block, model.explain(block, top=arguments.top, preset=preset, on_step=advance), strict=True
             ):
-                folder = folder_for(arguments.out, len(found), image.name)
-                found.append(save_explained(item, folder, title=image.name))
+                if arguments.out is None:
+                    saved = told(item)
+                else:
+                    folder = folder_for(arguments.out, len(found), image.name)
+                    saved = save_explained(item, folder, title=image.name)
+                if arguments.dicom is not None:
+                    saved["dicom"] = save_dicom(item, model.network, image, arguments.dicom)
+                found.append(saved)
     return found

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from dprotonet.cli.images import check_out
 from dprotonet.errors import UserError
 from dprotonet.percent import percent
 
@@ -21,8 +22,11 @@ class ExplainArguments:
     """The run folder, or an .onnx file made by `dprotonet export`."""
     images: Annotated[tuple[Path, ...], tyro.conf.Positional]
     """Image files."""
-    out: Path
-    """Folder for the results, one subfolder per image."""
+    out: Path | None = None
+    """Folder for the results, one subfolder per image; may be left out with --dicom."""
+    dicom: Path | None = None
+    """For one DICOM image: a DICOM file to write with the answer and heatmaps, of the same patient and study,
+    "not for diagnosis" burnt in."""
     top: int = 3
     """Number of prototypes to explain per image; the contributions of the others are summed."""
     preset: PresetName | None = None
@@ -36,6 +40,22 @@ class ExplainArguments:
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None
     """Where to compute, such as cuda (default: the CPU)."""
+
+
+def check_asked(arguments: ExplainArguments) -> None:
+    """Before anything is loaded: an error for what cannot be done."""
+    if not arguments.images:
+        raise UserError("no image given; usage: dprotonet explain RUN IMAGE… --out DIR")
+    if arguments.top < 1:
+        raise UserError(f"--top is {arguments.top}; it must be at least 1")
+    if arguments.out is None and arguments.dicom is None:
+        raise UserError("say where to: --out DIR, or for a DICOM image --dicom FILE.dcm")
+    if arguments.out is not None:
+        check_out(arguments.out)
+    onnx = arguments.run.suffix == ".onnx"
+    if arguments.dicom is not None and (onnx or len(arguments.images) != 1):
+        what = "a run folder, not of an .onnx file" if onnx else "one image; give them one by one"
+        raise UserError(f"--dicom writes the answer of {what}")
 
 
 def chosen_preset(name: str, iterations: int | None, samples: int | None = None) -> Any:
@@ -64,4 +84,7 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
             print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}")
         if said := warning_of(item["distance"]):
             print(f"  {said}")
-        print(f"  sheet: {Path(item['folder'], item['sheet'])}")
+        if "sheet" in item:
+            print(f"  sheet: {Path(item['folder'], item['sheet'])}")
+        if "dicom" in item:
+            print(f"  DICOM: {item['dicom']['file']}")

@@ -44,6 +44,7 @@ def _explained(
     from dprotonet.experiment.explaining.explanation_files import folder_for
     from dprotonet.experiment.transfer.export.files import save_onnx_explained
 
+    assert arguments.out is not None  # without --dicom it has to be given
     preset = chosen_preset("sampled", arguments.iterations, arguments.samples)
     found: list[dict[str, Any]] = []
     with Reporter(stderr_console()) as reporter:

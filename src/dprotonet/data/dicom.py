@@ -32,15 +32,28 @@ def dicom_image(data: bytes) -> Image.Image:
 
 def dicom_extent(data: bytes) -> tuple[int, int]:
     """Width, and height of all frames together, as the header states them: nothing is decoded."""
+    header = dicom_header(data)
+    return int(header.get("Columns", 0)), int(header.get("Rows", 0)) * frames_in(header)
+
+
+def dicom_header(data: bytes) -> Any:
+    """All that a DICOM file says but its pixels, as pydicom has it; ValueError where it is none."""
     pydicom = import_extra("pydicom", extra="data", needed_for="reading DICOM")
-    header = pydicom.dcmread(BytesIO(data), stop_before_pixels=True)
-    frames = max(1, int(header.get("NumberOfFrames", 1) or 1))
-    return int(header.get("Columns", 0)), int(header.get("Rows", 0)) * frames
+    errors = import_extra("pydicom.errors", extra="data", needed_for="reading DICOM")
+    try:
+        return pydicom.dcmread(BytesIO(data), stop_before_pixels=True)
+    except errors.InvalidDicomError:
+        raise ValueError("not a DICOM file") from None
+
+
+def frames_in(header: Any) -> int:
+    """How many frames there are; `dicom_image` shows the first."""
+    return max(1, int(header.get("NumberOfFrames", 1) or 1))
 
 
 def _grey_or_colour(dataset: Any) -> np.ndarray:
     pixels = dataset.pixel_array
-    if int(dataset.get("NumberOfFrames", 1) or 1) > 1:
+    if frames_in(dataset) > 1:
         pixels = pixels[0]
     if int(dataset.get("SamplesPerPixel", 1)) == 3:
         return np.ascontiguousarray(pixels.astype(np.uint8))

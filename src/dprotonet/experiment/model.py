@@ -1,12 +1,14 @@
 """What `dprotonet.load` returns: a trained model that predicts, explains, and travels to and from the hub."""
 
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 
 import torch
 from huggingface_hub import ModelHubMixin
 
 from dprotonet.data.base import ImageData, Splits
+from dprotonet.experiment.explaining.dicom_answer import check_dicom, save_dicom
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, OnStep, explain
 from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
@@ -36,6 +38,26 @@ class Model(TrainedModel, ModelHubMixin):
         """
         chosen = self.config.explaining.decoder if preset is None else preset
         return explain(self, several(images), top=top, preset=chosen, on_step=on_step)
+
+    def explain_dicom(
+        self,
+        image: str | PathLike[str],
+        out: str | PathLike[str],
+        *,
+        top: int = 3,
+        preset: str | Preset | None = None,
+        on_step: OnStep | None = None,
+    ) -> ExplainedPrediction:
+        """Explain a DICOM image and write the answer as DICOM beside it: same patient, same study.
+
+        The file shows the patient's own image with heatmaps, the answer and "not for diagnosis"
+        (docs/clinical.md).
+        """
+        source, target = Path(image), Path(out)
+        check_dicom(source, target)
+        (found,) = self.explain(source, top=top, preset=preset, on_step=on_step)
+        save_dicom(found, self.network, source, target)
+        return found
 
     def splits(self, *, moved_to: str | None = None) -> Splits:
         """The data that the run was trained on; `moved_to`, as `--data` has it: where that is now."""

@@ -26,16 +26,20 @@ def folder_for(out: Path, number: int, name: str) -> Path:
 def save_explained(explained: ExplainedPrediction, folder: Path, *, title: str = "") -> dict[str, Any]:
     """A sheet for people and for every row its maps and overlays; what explanation.json says."""
     save_picture(explained.picture(title), folder / "sheet.png")
-    content = {
+    rows = [_save_row(explained, row, place, folder) for place, row in enumerate(explained.rows, 1)]
+    return _written({**told(explained), "rows": rows, "sheet": "sheet.png"}, folder)
+
+
+def told(explained: ExplainedPrediction) -> dict[str, Any]:
+    """What explanation.json says but for the names of files."""
+    return {
         **{key: value for key, value in asdict(explained.prediction).items() if key != "evidence"},
-        "rows": [_save_row(explained, row, place, folder) for place, row in enumerate(explained.rows, 1)],
+        "rows": [_told_row(explained, row) for row in explained.rows],
         "rest": explained.rest,
         "size": list(explained.image.shape[-2:]),
         "image_size": list(explained.image_size),
         **_facts(explained.rows[0].input),
-        "sheet": "sheet.png",
     }
-    return _written(content, folder)
 
 
 def save_saliency(item: Saliency, folder: Path, *, model: str, method: str) -> dict[str, Any]:
@@ -75,6 +79,16 @@ def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, fol
     stem = f"{place}-prototype-{row.item.prototype:04d}"
     image, source = f"{stem}-image-", f"{stem}-source-"
     return {
+        **_told_row(explained, row),
+        "files": _save_maps(folder, row.input, raw=True, stem=image)
+        | _save_pictures(folder, row.input, explained.image, stem=image),
+        "source_files": _save_maps(folder, row.source, raw=False, stem=source)
+        | _save_pictures(folder, row.source, row.source_image, stem=source),
+    }
+
+
+def _told_row(explained: ExplainedPrediction, row: ExplainedRow) -> dict[str, Any]:
+    return {
         **asdict(row.item),
         "ahead": row.item.ahead,
         **boxes(row.input, explained.image_size),
@@ -83,10 +97,6 @@ def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, fol
         "source_kept": row.source.kept,
         "passes": row.input.passes._asdict(),
         "source_passes": row.source.passes._asdict(),
-        "files": _save_maps(folder, row.input, raw=True, stem=image)
-        | _save_pictures(folder, row.input, explained.image, stem=image),
-        "source_files": _save_maps(folder, row.source, raw=False, stem=source)
-        | _save_pictures(folder, row.source, row.source_image, stem=source),
     }
 
 
