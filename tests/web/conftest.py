@@ -15,7 +15,7 @@ from dprotonet.data.birds import Birds
 from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, ServiceSettings
-from web_server import ENDLESS, HERE, QUICK, SMALL, png_of
+from web_server import ENDLESS, HERE, QUICK, SMALL, png_of, served
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 SECONDS = 60_000  # milliseconds of patience: the machine may be busy
@@ -93,3 +93,9 @@ def bird_file(bird: bytes, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("upload") / "bird.png"
     path.write_bytes(bird)
     return path
+
+
+@pytest.fixture(scope="session")
+def address(service: Service) -> Iterator[str]:
+    with served(service) as found:
+        yield found

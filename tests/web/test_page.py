@@ -9,13 +9,8 @@ from playwright.sync_api import Page, Route, expect
 
 from dprotonet.web import app
 from dprotonet.web.service import Service
+from web_browser import upload
 from web_server import served, until
-
-
-@pytest.fixture(scope="module")
-def address(service: Service) -> Iterator[str]:
-    with served(service) as found:
-        yield found
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +21,6 @@ def endless_address(endless: Service) -> Iterator[str]:
 
 def hundredths(text: str) -> int:
     return round(100 * float(text.replace("−", "-").replace("+", "")))
-
-
-def upload(page: Page, address: str, file: Path) -> None:
-    page.goto(address)
-    page.locator("#file").set_input_files(file)
-    expect(page.locator(".headline strong")).to_be_visible()
 
 
 def shown(page: Page, selector: str) -> str:
@@ -128,7 +117,7 @@ def test_what_if(page: Page, address: str, bird_file: Path, service: Service) ->
     upload(page, address, bird_file)
     expect(page.locator("#whatif")).to_be_hidden()
     number = service.model.predict(bird_file).evidence[0].prototype
-    page.locator(".evidence-row button").first.click()
+    page.locator(".evidence-row button.quiet").first.click()
     expect(page.locator("#whatif-image")).to_contain_text("→")
     expect(page.locator("#whatif-test")).to_contain_text("Test accuracy on 12 images")
     expect(page.locator("#sum")).to_contain_text("1 prototype switched off")
@@ -223,7 +212,7 @@ def test_keyboard_only(page: Page, address: str) -> None:
     reach(page, "#share")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#share-said")).to_have_text("21 %")
-    reach(page, ".evidence-row button")
+    reach(page, ".evidence-row button.quiet")
     page.keyboard.press("Enter")
     expect(page.locator("#whatif")).to_be_visible()
     reach(page, "#whatif-clear")
@@ -233,7 +222,7 @@ def test_keyboard_only(page: Page, address: str) -> None:
 
 def reach(page: Page, selector: str) -> None:
     """Tab until the focus is there."""
-    for _ in range(60):
+    for _ in range(100):
         if page.locator(selector).first.evaluate("one => one === document.activeElement"):
             return
         page.keyboard.press("Tab")

@@ -13,6 +13,7 @@ from importlib.resources import files
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from dprotonet.figures.meanings import MEANINGS
 from dprotonet.report.chart import chart
 from dprotonet.report.content import Report
 from dprotonet.report.words import counted, percent, plain, points
@@ -65,6 +66,7 @@ def environment() -> Environment:
         "path": _path,
         "shade": _shade,
     }
+    found.globals["meanings"] = MEANINGS
     return found
 
 

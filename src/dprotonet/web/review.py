@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from dprotonet.experiment.explaining.explain import decoder_said
 from dprotonet.experiment.prototypes.facts import PrototypeFacts
 from dprotonet.figures import HEAT
+from dprotonet.figures.meanings import MEANINGS
 from dprotonet.version import __version__
 from dprotonet.web import schemas
 from dprotonet.web.reading import job_facts
@@ -35,6 +36,7 @@ async def run(service: Served) -> schemas.RunFacts:
             for name, entry in service.methods.items()
         },
         decoder=decoder_said(service.model, service.settings.preset),
+        meanings=dict(MEANINGS),
         heat=list(HEAT),
         limits=schemas.LimitFacts(megabytes=limits.megabytes, megapixels=limits.megapixels),
         version=__version__,

@@ -45,6 +45,7 @@ class RunFacts(BaseModel):
     methods: list[str] = Field(description="for maps of a class, those that are installed")
     explainers: dict[str, ExplainerFacts] = Field(description="more about each of the methods")
     decoder: str = Field(description="which decoder makes heatmaps, and whether the run's recipe has another")
+    meanings: dict[str, str] = Field(description="what the numbers of the page mean, in a sentence each")
     heat: list[str] = Field(description="colours of heatmaps, from ignored to decisive")
     limits: LimitFacts
     version: str

@@ -1,6 +1,7 @@
 // The prediction: headline, probabilities, and the question "why this class, why not that one?"
 
 import { find, make, percent, points, redrawn, say, show } from "./dom.js";
+import { described, term } from "./tips.js";
 
 const LISTED = 5;
 
@@ -8,19 +9,21 @@ export function showAnswer(run, reading, { truth, label, choose }) {
   show("welcome", false);
   show("prediction", true);
   const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
-  find("headline").replaceChildren(headline(run, predicted, truth));
+  redrawn(find("headline"), () => find("headline").replaceChildren(headline(run, predicted, truth, meaningOf(reading))));
   show("unfamiliar", reading.warning !== "");
-  find("unfamiliar").textContent = reading.warning;
+  find("unfamiliar").replaceChildren(term("distance", reading.warning));
   redrawn(find("classes"), () => find("classes").replaceChildren(
-    ...listed(reading, label).map((one) => bar(one, label, choose)), others(run, reading, label, choose)));
+    ...listed(reading, label).map((one) => bar(one, label, choose, meaningOf(reading))), others(run, reading, label, choose)));
   say(`${predicted.class_name}, ${percent(predicted.probability)}`);
 }
 
-function headline(run, predicted, truth) {
+const meaningOf = (reading) => (reading.calibrated ? "calibrated" : "probability");
+
+function headline(run, predicted, truth, meaning) {
   const words = make("p", { class: "headline" },
     make("span", { class: "muted", text: "The network sees " }),
     make("strong", { text: predicted.class_name }),
-    make("span", { class: "share", text: percent(predicted.probability) }));
+    term(meaning, percent(predicted.probability), "share"));
   if (truth !== null) {
     const right = truth === predicted.label;
     words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${run.classes[truth]}` }));
@@ -34,13 +37,13 @@ function listed(reading, label) {
   return first.some((one) => one.label === label) ? first : [...first, reading.probabilities.find((one) => one.label === label)];
 }
 
-function bar(one, label, choose) {
+function bar(one, label, choose, meaning) {
   const fill = make("span", { class: "fill" });
   fill.style.width = `${100 * one.probability}%`;
-  return make("button", { type: "button", class: "class", "aria-pressed": String(one.label === label), on: { click: () => choose(one.label) } },
+  return described(make("button", { type: "button", class: "class", "aria-pressed": String(one.label === label), on: { click: () => choose(one.label) } },
     make("span", { class: "name", text: one.class_name }),
     make("span", { class: "track", "aria-hidden": "true" }, fill),
-    make("span", { class: "share", text: percent(one.probability) }));
+    make("span", { class: "share", text: percent(one.probability), "data-meaning": meaning })), meaning);
 }
 
 function others(run, reading, label, choose) {

@@ -2,6 +2,7 @@
 
 import { find, make, plural, points, redrawn, signed } from "./dom.js";
 import { draw } from "./heat.js";
+import { term } from "./tips.js";
 
 const shownPoints = (value) => Math.round(100 * value) / 100;
 
@@ -37,13 +38,13 @@ export class Evidence {
     fill.style.width = `${(100 * Math.abs(item.points)) / most}%`;
     const off = make("button", { type: "button", class: "quiet", text: "Switch off", "aria-label": `Switch prototype ${item.prototype} off`, on: { click: () => this.toggle(item.prototype) } });
     return make("div", { class: "numbers" },
-      make("p", { class: "of" }, make("strong", { text: item.class_name }), make("span", { class: "muted", text: ` prototype ${item.prototype}${item.part && `, ${item.part}`}` })),
+      make("p", { class: "of" }, make("strong", { text: item.class_name }), " ", term("prototype", `prototype ${item.prototype}${item.part && `, ${item.part}`}`, "muted")),
       make("p", { class: "product" },
         factor(points(item.similarity), "similarity"), make("span", { class: "sign", text: "×" }),
         factor(points(item.weight), "weight"), make("span", { class: "sign", text: "=" }),
         factor(signed(item.points), "points", item.points < 0 ? "result against" : "result")),
       make("span", { class: "track", "aria-hidden": "true" }, fill),
-      item.ahead ? make("p", { class: "muted ahead", text: item.ahead }) : null,
+      item.ahead ? make("p", { class: "ahead" }, term("lead", item.ahead, "muted")) : null,
       make("p", { class: "row gap" }, off));
   }
 
@@ -58,7 +59,7 @@ export class Evidence {
 }
 
 function factor(value, unit, kind = "") {
-  return make("span", { class: `factor ${kind}` }, make("span", { class: "value", text: value }), make("span", { class: "unit", text: unit }));
+  return term(unit, [make("span", { class: "value", text: value }), " ", make("span", { class: "unit", text: unit })], `factor ${kind}`);
 }
 
 function sums(reading, off) {
@@ -66,12 +67,12 @@ function sums(reading, off) {
   const rest = total - reading.rows.reduce((sum, row) => sum + shownPoints(row.points), 0);
   const split = `${signed(reading.rest_for)} for, ${signed(reading.rest_against)} against`;
   const lines = [];
-  if (reading.others) lines.push(line(plural(reading.others, "other prototype"), signed(shownPoints(rest)), split));
-  if (off) lines.push(line(`${plural(off, "prototype")} switched off`, "0.00", ""));
-  lines.push(line(`Score of ${reading.class_name}`, points(total), "", "total"));
+  if (reading.others) lines.push(line("rest", plural(reading.others, "other prototype"), signed(shownPoints(rest)), split));
+  if (off) lines.push(line("points", `${plural(off, "prototype")} switched off`, "0.00", ""));
+  lines.push(line("score", `Score of ${reading.class_name}`, points(total), "", "total"));
   return lines;
 }
 
-function line(name, value, note, kind = "") {
-  return make("p", { class: `line ${kind}` }, make("span", { class: "name", text: name }), make("span", { class: "muted", text: note }), make("span", { class: "value", text: value }));
+function line(meaning, name, value, note, kind = "") {
+  return make("p", { class: `line ${kind}`, "data-meaning": meaning }, term(meaning, name, "name"), make("span", { class: "muted", text: note }), make("span", { class: "value", text: value }));
 }

@@ -6,6 +6,7 @@ import { Explain } from "./explain.js";
 import { drawKey, setColours } from "./heat.js";
 import { startIntake, startSamples } from "./intake.js";
 import { Browser } from "./prototypes.js";
+import { addMeanings, startTips, term } from "./tips.js";
 import { WhatIf } from "./whatif.js";
 
 let run, explain, browser;
@@ -37,7 +38,8 @@ function route() {
 
 function introduce() {
   document.title = `${run.name} · dprotonet`;
-  find("run").textContent = `${run.name} · ${plural(run.classes.length, "class", "classes")} · ${run.prototypes ? plural(run.prototypes, "prototype") : "black box"}`;
+  addMeanings(run.meanings);
+  find("run").replaceChildren(`${run.name} · `, term("class", plural(run.classes.length, "class", "classes")), " · ", run.prototypes ? term("prototype", plural(run.prototypes, "prototype")) : "black box");
   show("to-prototypes", run.prototypes > 0);
   show("sourceless", run.prototypes > 0 && !run.sources);
   find("decoder").textContent = `Heatmaps by the decoder ${run.decoder}.`;
@@ -61,3 +63,4 @@ async function start() {
 let ready = false;
 const started = start().then(() => { ready = true; return true; }, (error) => { complain(error.message); return false; });
 startIntake(take);
+startTips();

@@ -3,6 +3,7 @@
 import { bytes, remove, send, watch } from "./api.js";
 import { complain, find, make, say, show } from "./dom.js";
 import { draw, fromNpy, fromPreview } from "./heat.js";
+import { addMeanings, described } from "./tips.js";
 
 export class Methods {
   constructor(run, { picture, look }) {
@@ -14,7 +15,9 @@ export class Methods {
 
   chip(method) {
     const { label, cost } = this.known[method];
-    return make("button", { type: "button", class: "chip", "aria-pressed": "false", text: label, title: cost, on: { click: () => this.toggle(method) } });
+    addMeanings({ [`cost-${method}`]: `Cost: ${cost}.` });
+    const button = make("button", { type: "button", class: "chip", "aria-pressed": "false", text: label, "data-meaning": `cost-${method}`, on: { click: () => this.toggle(method) } });
+    return described(button, `cost-${method}`);
   }
 
   // Another image or class: what was chosen is made anew only when asked for.

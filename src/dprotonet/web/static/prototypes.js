@@ -2,6 +2,7 @@
 
 import { read, send } from "./api.js";
 import { complain, find, make, percent, plural, points, redrawn } from "./dom.js";
+import { described, term } from "./tips.js";
 import { REASONS } from "./whatif.js";
 
 export class Browser {
@@ -36,23 +37,28 @@ export class Browser {
 
   card([item, ...twins]) {
     const off = [item, ...twins].every((one) => this.whatif.has(one.prototype));
-    return make("li", {}, make("button", { type: "button", class: off ? "proto off" : "proto", "aria-label": `Prototype ${item.prototype} of ${item.class_name}`, on: { click: () => this.detail(item, twins) } },
+    return make("li", {}, described(make("button", { type: "button", class: off ? "proto off" : "proto", "aria-label": cardName(item, off), on: { click: () => this.detail(item, twins) } },
       this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }) : null,
       make("strong", { text: item.class_name }),
       make("span", { class: "muted", text: `#${item.prototype}${item.part && `, ${item.part}`}${twins.length ? ` and ${plural(twins.length, "duplicate")}` : ""}` }),
       purity(item),
-      off ? make("span", { class: "tag bad", text: "off" }) : null));
+      off ? make("span", { class: "tag bad", text: "off" }) : null), "purity"));
   }
 
   detail(item, twins) {
     const dialog = find("dialog");
     const close = make("button", { type: "button", class: "quiet", text: "Close", on: { click: () => dialog.close() } });
-    const facts = [item.sources.length > 1 ? `mixed from ${item.sources.length} training images` : "", `weight ${points(item.weight)}`, item.fires === null ? "" : `the main reason for ${plural(item.fires, "training image")}`, twins.length ? `same as ${twins.map((one) => `#${one.prototype}`).join(", ")}` : ""];
+    const facts = [
+      item.sources.length > 1 ? term("prototype", `mixed from ${item.sources.length} training images`) : null,
+      term("weight", `weight ${points(item.weight)}`),
+      item.fires === null ? null : term("decides", `the main reason for ${plural(item.fires, "training image")}`),
+      twins.length ? term("duplicates", `same as ${twins.map((one) => `#${one.prototype}`).join(", ")}`) : null,
+    ];
     redrawn(find("dialog-body"), () => find("dialog-body").replaceChildren(
       make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}${item.part && `, ${item.part}`}` }), close),
       make("div", { class: "detail" },
         this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: `${item.placed ? "A place of training image" : "Training image"} ${item.source}`, width: 224, height: 224 }) : null,
-        make("div", {}, purity(item), make("p", { class: "muted", text: facts.filter(Boolean).join("; ") }),
+        make("div", {}, term("purity", purity(item)), make("ul", { class: "facts" }, ...facts.filter(Boolean).map((fact) => make("li", {}, fact))),
           item.placed ? this.naming(item, twins) : null,
           make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
       make("h3", { text: item.nearest.length ? "The training images it is nearest to" : "" }),
@@ -90,7 +96,7 @@ export class Browser {
     const own = near.label === item.label;
     return make("li", {}, make("figure", { class: own ? "" : "foreign" },
       make("img", { src: `/api/training/${near.index}/picture?run=${this.run.key}`, alt: near.name, width: 112, height: 112, loading: "lazy" }),
-      make("figcaption", { text: `${own ? "" : "✗ "}${this.run.classes[near.label]}` })));
+      make("figcaption", {}, `${own ? "" : "✗ "}${this.run.classes[near.label]} `, term("near", points(near.similarity)))));
   }
 }
 
@@ -113,9 +119,16 @@ function grouped(items) {
   return groups;
 }
 
+const pure = (item) => `${percent(item.purity).replace(".0", "")} pure`;
+
+function cardName(item, off) {
+  const facts = [item.part, item.purity === null ? "" : pure(item), off ? "switched off" : ""].filter(Boolean);
+  return `Prototype ${item.prototype} of ${item.class_name}${facts.map((fact) => `, ${fact}`).join("")}`;
+}
+
 function purity(item) {
   if (item.purity === null) return make("span", { class: "muted", text: "purity not known yet" });
   const fill = make("span", { class: item.purity < 0.5 ? "fill against" : "fill" });
   fill.style.width = `${100 * item.purity}%`;
-  return make("span", { class: "purity" }, make("span", { class: "track", "aria-hidden": "true" }, fill), make("span", { text: `${percent(item.purity).replace(".0", "")} pure` }));
+  return make("span", { class: "purity" }, make("span", { class: "track", "aria-hidden": "true" }, fill), make("span", { text: pure(item), "data-meaning": "purity" }));
 }

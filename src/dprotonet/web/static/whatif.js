@@ -3,6 +3,7 @@
 import { send } from "./api.js";
 import { closely, find, make, percent, plural, redrawn, show } from "./dom.js";
 import { Saving, keepRoom } from "./saving.js";
+import { term } from "./tips.js";
 
 export const REASONS = { background: "background", artefact: "an artefact", duplicate: "a duplicate", other: "another reason" };
 
@@ -13,6 +14,7 @@ export class WhatIf {
     this.off = new Map(); // prototype to the reason
     this.turn = 0;
     this.image = "";
+    this.meaning = "probability";
     this.test = "";
     find("whatif-clear").addEventListener("click", () => { this.off.clear(); this.update(); });
     this.saving = new Saving(() => { find("whatif-save").disabled = this.saving.busy; });
@@ -39,6 +41,7 @@ export class WhatIf {
   // What the answer for the image was and is.
   tell(before, after) {
     this.image = before && after ? sentence(before, after) : "";
+    this.meaning = after?.calibrated ? "calibrated" : "probability";
     this.say();
   }
 
@@ -59,8 +62,8 @@ export class WhatIf {
     const marks = this.list().slice(0, 12).map((number) => make("button", { type: "button", class: "chip", text: `#${number} ×`, "aria-label": `Switch prototype ${number} on again`, on: { click: () => { this.off.delete(number); this.update(); } } }));
     redrawn(find("whatif-words"), () => find("whatif-words").replaceChildren(
       make("p", {}, make("strong", { text: `What if: ${plural(this.off.size, "prototype")} off ` }), ...marks),
-      make("p", { id: "whatif-image", text: this.image }),
-      make("p", { id: "whatif-test", text: this.test })));
+      make("p", { id: "whatif-image" }, this.image ? term(this.meaning, this.image) : ""),
+      make("p", { id: "whatif-test" }, this.test ? term("accuracy", this.test) : "")));
   }
 }
 
