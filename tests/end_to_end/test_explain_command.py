@@ -187,3 +187,48 @@ def test_mistakes_are_one_line_and_exit_2(
     assert message in error
     assert error.strip().count("\n") == 0
     assert not out.exists()
+
+
+def test_explain_one_class_and_not_another(
+    run: str, images: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["explain", run, images[0], "--versus", "runner-up", "--out", str(tmp_path / "out"), *QUICK]
+    assert main([*words, "--top", "2", "--json"]) == 0
+    (item,) = printed(capsys)["explanations"]
+    likely = sorted(item["probabilities"], key=lambda name: -item["probabilities"][name])
+    assert [item["explained"], item["versus"]] == likely[:2]
+    assert item["difference"] == pytest.approx(item["explained_logit"] - item["versus_logit"])
+    assert sum(row["difference"] for row in item["all_rows"]) == pytest.approx(item["difference"])
+    shown = [row["difference"] for row in item["rows"]]
+    assert min(map(abs, shown)) >= max(abs(row["difference"]) for row in item["all_rows"][2:])
+    assert sum(shown) + item["folded"]["ahead"] + item["folded"]["behind"] == pytest.approx(
+        item["difference"]
+    )
+    folder = Path(item["folder"])
+    assert np.load(folder / item["files"]["heatmap"]).shape == (64, 64)
+    assert np.load(folder / item["rows"][1]["files"]["heatmap"]).shape == (64, 64)
+    assert Image.open(folder / item["sheet"]).width > 1000
+    named = ["explain", run, images[0], "--out", str(tmp_path / "named"), *QUICK]
+    assert main([*named, "--versus", item["versus"]]) == 0
+    text = capsys.readouterr().out
+    assert f"{item['explained']} (" in text.splitlines()[0]
+    assert text.splitlines()[0].endswith(f"not {item['versus']}")
+    assert item["sentence"] in text
+    for versus, words_said in (
+        (item["explained"], "compared with itself"),
+        (item["versus"][:-1], f"did you mean '{item['versus']}'"),
+    ):
+        assert main([*named, "--versus", versus]) == 2
+        said = capsys.readouterr().err
+        assert words_said in said
+        assert "Traceback" not in said
+
+
+def test_saliency_of_one_class_rather_than_another(
+    run: str, images: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = ["--out", str(tmp_path / "out"), "--json"]
+    assert main(["saliency", run, images[0], "--versus", "runner-up", "--method", "gradcam", *out]) == 0
+    (item,) = printed(capsys)["explanations"]
+    assert item["versus"] == item["likely"][1]["class_name"]
+    assert "less that of class" in item["node"]

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dprotonet.cli.explain_arguments import ExplainArguments, check_asked, chosen_preset, show_explained
+from dprotonet.cli.explain_arguments import (
+    ExplainArguments,
+    check_asked,
+    chosen_preset,
+    show_contrast,
+    show_explained,
+)
 from dprotonet.cli.explain_onnx import explain_onnx
 from dprotonet.cli.images import complain_if_none, readable
 from dprotonet.cli.parse import parsed
@@ -34,6 +40,8 @@ def main(words: list[str]) -> None:
     if arguments.json:
         json.dump({"explanations": found, "skipped": skipped}, sys.stdout, ensure_ascii=False)
         print()
+    elif arguments.versus is not None:
+        show_contrast(found)
     else:
         show_explained(found)
     complain_if_none(found, skipped)
@@ -44,7 +52,12 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.explaining.dicom_answer import save_dicom
     from dprotonet.experiment.explaining.explain import ExplainProgress
-    from dprotonet.experiment.explaining.explanation_files import folder_for, save_explained, told
+    from dprotonet.experiment.explaining.explanation_files import (
+        folder_for,
+        save_contrast,
+        save_explained,
+        told,
+    )
 
     own = model.config.explaining.decoder
     preset = chosen_preset(arguments.preset or own, arguments.iterations, arguments.samples)
@@ -56,6 +69,14 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
 
         for start in range(0, len(images), _TOGETHER):
             block = images[start : start + _TOGETHER]
+            if arguments.versus is not None and arguments.out is not None:
+                contrasts = model.explain_contrast(
+                    block, arguments.versus, top=arguments.top, preset=preset, on_step=advance
+                )
+                for image, contrast in zip(block, contrasts, strict=True):
+                    folder = folder_for(arguments.out, len(found), image.name)
+                    found.append(save_contrast(contrast, folder, title=image.name))
+                continue
             for image, item in zip(
                 block, model.explain(block, top=arguments.top, preset=preset, on_step=advance), strict=True
             ):

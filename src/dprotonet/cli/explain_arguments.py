@@ -28,7 +28,10 @@ class ExplainArguments:
     """For one DICOM image: a DICOM file to write with the answer and heatmaps, of the same patient and study,
     "not for diagnosis" burnt in."""
     top: int = 3
-    """Number of prototypes to explain per image; the contributions of the others are summed."""
+    """Number of prototypes to explain per image, or of differences with --versus; the others are summed."""
+    versus: str | None = None
+    """Explain why the predicted class and not this one: a name, a number, or runner-up for the likeliest
+    other class. Both sides of every difference are shown, what speaks against the predicted class first."""
     preset: PresetName | None = None
     """Preset of the decoder (default: that of the run's recipe, which is fast unless the recipe is paper; for
     an .onnx file sampled, which needs no gradients). paper is the paper's own and slow."""
@@ -56,6 +59,10 @@ def check_asked(arguments: ExplainArguments) -> None:
     if arguments.dicom is not None and (onnx or len(arguments.images) != 1):
         what = "a run folder, not of an .onnx file" if onnx else "one image; give them one by one"
         raise UserError(f"--dicom writes the answer of {what}")
+    if arguments.versus is not None and onnx:
+        raise UserError("--versus shows training images of both classes; explain the run folder with it")
+    if arguments.versus is not None and arguments.dicom is not None:
+        raise UserError("--dicom writes why the predicted class; leave out --versus, or give --out instead")
 
 
 def chosen_preset(name: str, iterations: int | None, samples: int | None = None) -> Any:
@@ -71,9 +78,26 @@ def chosen_preset(name: str, iterations: int | None, samples: int | None = None)
     return preset(name, **changes) if changes else name
 
 
+def show_contrast(found: Sequence[dict[str, Any]]) -> None:
+    """For people: both sides of what tells the two classes apart, what is against the explained one first."""
+    from dprotonet.figures.style import number
+
+    for item in found:
+        print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])}), not {item['versus']}")
+        for row in item["rows"]:
+            sides = f"{number(row['points'])} and {number(row['versus_points'])}"
+            print(f"  {row['name']}: {sides}, {number(row['difference'], signed=True)}")
+        rest = item["folded"]
+        if rest["count"]:
+            sides = f"{number(rest['ahead'], signed=True)} for, {number(rest['behind'], signed=True)} against"
+            print(f"  {rest['count']} more, none of them larger: {sides}")
+        print(f"  logits: {number(item['explained_logit'])} and {number(item['versus_logit'])}")
+        print(f"  {item['sentence']}")
+        _show_end(item)
+
+
 def show_explained(found: Sequence[dict[str, Any]]) -> None:
     """For people: the prediction, what spoke for and against it, and where the sheet is."""
-    from dprotonet.experiment.runs.familiarity import warning_of
     from dprotonet.figures.words import looks_like
 
     for item in found:
@@ -82,9 +106,16 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
             ahead = row["ahead"] and f" ({row['ahead']})"
             print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}")
-        if said := warning_of(item["distance"]):
-            print(f"  {said}")
-        if "sheet" in item:
-            print(f"  sheet: {Path(item['folder'], item['sheet'])}")
-        if "dicom" in item:
-            print(f"  DICOM: {item['dicom']['file']}")
+        _show_end(item)
+
+
+def _show_end(item: dict[str, Any]) -> None:
+    """What is strange about the image, and where its sheet and its DICOM answer are."""
+    from dprotonet.experiment.runs.familiarity import warning_of
+
+    if said := warning_of(item["distance"]):
+        print(f"  {said}")
+    if "sheet" in item:
+        print(f"  sheet: {Path(item['folder'], item['sheet'])}")
+    if "dicom" in item:
+        print(f"  DICOM: {item['dicom']['file']}")

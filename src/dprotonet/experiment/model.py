@@ -10,18 +10,38 @@ from huggingface_hub import ModelHubMixin
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.experiment.explaining.dicom_answer import check_dicom, save_dicom
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, OnStep, explain
+from dprotonet.experiment.explaining.explain_contrast import ExplainedContrast, explain_contrast
 from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
 from dprotonet.experiment.prototypes.split_evidence import splits_of_run
 from dprotonet.experiment.prototypes.what_if import WhatIf
 from dprotonet.experiment.trained.image_like import ImageLike, several
 from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.experiment.trained.versus import RUNNER_UP, ClassName
 from dprotonet.experiment.transfer.hub import model_folder
 from dprotonet.interpretation.mdm import Preset
 
 
 class Model(TrainedModel, ModelHubMixin):
     """Predicts with reasons. `save_pretrained` and `from_pretrained` follow huggingface_hub."""
+
+    def explain_contrast(
+        self,
+        images: ImageLike | Sequence[ImageLike],
+        versus: ClassName = RUNNER_UP,
+        *,
+        target: ClassName | None = None,
+        top: int = 3,
+        preset: str | Preset | None = None,
+        on_step: OnStep | None = None,
+    ) -> list[ExplainedContrast]:
+        """Why each image is what it was taken for (or `target`) and not `versus`, with both sides shown.
+
+        The `top` largest differences get a row, what speaks against the class first.
+        """
+        chosen = self.config.explaining.decoder if preset is None else preset
+        asked = several(images)
+        return explain_contrast(self, asked, versus, target=target, top=top, preset=chosen, on_step=on_step)
 
     def explain(
         self,

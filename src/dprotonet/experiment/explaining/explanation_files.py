@@ -10,8 +10,10 @@ import numpy as np
 from torch import Tensor
 
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainedRow
+from dprotonet.experiment.explaining.explain_contrast import ContrastPlaces, ExplainedContrast
 from dprotonet.experiment.explaining.pictures import save_picture
 from dprotonet.experiment.explaining.saliency import Saliency
+from dprotonet.experiment.trained.class_contrast import ContrastRow
 from dprotonet.files import whole, write_text
 from dprotonet.interpretation.base import Explanation
 
@@ -39,6 +41,63 @@ def told(explained: ExplainedPrediction) -> dict[str, Any]:
         "size": list(explained.image.shape[-2:]),
         "image_size": list(explained.image_size),
         **_facts(explained.rows[0].input),
+    }
+
+
+def save_contrast(explained: ExplainedContrast, folder: Path, *, title: str = "") -> dict[str, Any]:
+    """A sheet with both sides, the map of the difference, and all rows; what explanation.json says."""
+    save_picture(explained.picture(title), folder / "sheet.png")
+    found, prediction = explained.contrast, asdict(explained.prediction)
+    folded = found.folded(len(explained.rows))
+    content = {
+        **{key: value for key, value in prediction.items() if key != "evidence"},
+        "explained": found.class_name,
+        "versus": found.versus,
+        "explained_logit": found.logit,
+        "versus_logit": found.versus_logit,
+        "difference": found.difference,
+        "sentence": found.sentence,
+        "rows": [
+            _save_contrast_row(row, place, folder, explained) for place, row in enumerate(explained.rows, 1)
+        ],
+        "folded": asdict(folded),
+        "all_rows": [_told(row) for row in found.rows],
+        "size": list(explained.image.shape[-2:]),
+        "image_size": list(explained.image_size),
+        "node": explained.map.node,
+        **boxes(explained.map, explained.image_size),
+        "passes": explained.map.passes._asdict(),
+        **_facts(explained.map),
+        "files": _save_maps(folder, explained.map, raw=True, stem="difference-")
+        | _save_pictures(folder, explained.map, explained.image, stem="difference-"),
+        "sheet": "sheet.png",
+    }
+    return _written(content, folder)
+
+
+def _told(row: ContrastRow) -> dict[str, Any]:
+    """A row in numbers; the prototypes shown are those of either class that say most."""
+    return {
+        "name": row.name,
+        "part": row.part,
+        "points": row.points,
+        "versus_points": row.other_points,
+        "difference": row.difference,
+        "prototypes": list(row.prototypes),
+        "own": None if row.own is None else row.own.prototype,
+        "other": None if row.other is None else row.other.prototype,
+    }
+
+
+def _save_contrast_row(
+    shown: ContrastPlaces, place: int, folder: Path, explained: ExplainedContrast
+) -> dict[str, Any]:
+    stem = f"{place}-row-image-"
+    return {
+        **_told(shown.row),
+        **boxes(shown.place, explained.image_size),
+        "files": _save_maps(folder, shown.place, raw=True, stem=stem)
+        | _save_pictures(folder, shown.place, explained.image, stem=stem),
     }
 
 

@@ -9,15 +9,25 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
+from dprotonet.errors import UserError
 from dprotonet.experiment.runs.calibration import Calibration, shares_of
 from dprotonet.experiment.runs.familiarity import is_familiar
 from dprotonet.experiment.runs.place import Place
-from dprotonet.experiment.trained.evidence import EvidenceItem, Origin, contrast_in, evidence_items
+from dprotonet.experiment.trained.class_contrast import ClassContrast, class_contrast
+from dprotonet.experiment.trained.evidence import (
+    EvidenceItem,
+    Origin,
+    contrast_in,
+    evidence_items,
+    part_of_each,
+)
 from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.experiment.trained.prediction import Prediction, prediction_of
-from dprotonet.network import Network
+from dprotonet.inference.contrast import likeliest_other
+from dprotonet.network import BlackBox, Network
 
 
 class Answering(Protocol):
@@ -75,6 +85,25 @@ class Answer:
         parts = {number: name.words for number, name in model.part_names.items()}
         contrast = contrast_in(model.network, model.classes, scores.tolist(), label)
         return evidence_items(model.prototypes, rows, places=self.places, parts=parts, contrast=contrast)
+
+    def contrast(self, label: int, versus: int, off: Collection[int] = ()) -> ClassContrast:
+        """Why `label` and not `versus`: what each part or prototype adds to both logits."""
+        if label == versus:
+            raise UserError(f"{self.model.classes[label]} cannot be compared with itself; name another class")
+        names, logits = (self.model.classes[label], self.model.classes[versus]), self.logits(off)
+        network = self.model.network
+        if not len(self.scores) or isinstance(network, BlackBox):
+            return ClassContrast(*names, float(logits[label]), float(logits[versus]))
+        scores = self._kept(off)
+        said = torch.stack([self._weight[one] * scores for one in (label, versus)], dim=1).tolist()
+        part = part_of_each(network)
+        own, other = ({item.prototype: item for item in self.evidence(one, off)} for one in (label, versus))
+        parts = None if part is None else part.tolist()
+        return class_contrast(names, said, part=parts, items=(own, other))
+
+    def runner_up(self, label: int, off: Collection[int] = ()) -> int:
+        """The likeliest class but `label`."""
+        return int(likeliest_other(self.logits(off)[None], torch.tensor([label])))
 
     def prediction(self, name: str) -> Prediction:
         """What it says of the image `name`."""
