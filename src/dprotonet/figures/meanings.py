@@ -54,4 +54,9 @@ MEANINGS: Mapping[str, str] = {
         "The colours of heatmaps, from pixels that can be hidden without loss to pixels that keep the "
         "resemblance alive. It does not prove why the model learned it."
     ),
+    "wrong": (
+        "The probability of the class that the model said, although the image is of another one: the "
+        "higher, the surer it was of its mistake."
+    ),
+    "uncertain": "The probability of the likeliest class: the lower, the less the model could decide.",
 }

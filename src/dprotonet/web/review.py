@@ -17,6 +17,7 @@ from dprotonet.web.routes import PNG, REFUSALS, Number, Served, picture_response
 from dprotonet.web.service import Service
 
 router = APIRouter(prefix="/api", responses=REFUSALS)
+_SHOWN = tuple(schemas.GalleryItem.model_fields)
 
 
 @router.get("/run")
@@ -79,6 +80,29 @@ async def prototypes(service: Served) -> schemas.PrototypeList:
         total=prepared.total,
         message=prepared.message,
     )
+
+
+@router.get("/gallery")
+async def gallery(service: Served) -> schemas.GalleryFacts:
+    """The most wrong, the least certain, the strangest test images; gone over at the first question."""
+    prepared = service.reviewing.gallery
+    found = prepared.ask()
+    facts = schemas.GalleryFacts(
+        state=prepared.state, done=prepared.done, total=prepared.total, message=prepared.message
+    )
+    if found is None:
+        return facts
+    lists = {
+        name: [schemas.GalleryItem(**{key: getattr(one, key) for key in _SHOWN}) for one in images]
+        for name, images in (
+            ("wrong", found.wrong),
+            ("uncertain", found.uncertain),
+            ("strange", found.strange),
+        )
+    }
+    counts = {"images": found.images, "mistakes": found.mistakes, "strangers": found.strangers}
+    calibrated = service.model.calibration is not None
+    return facts.model_copy(update={"state": "ready", "calibrated": calibrated, **counts, **lists})
 
 
 @router.post("/what-if")

@@ -1,10 +1,11 @@
-"""The prototypes under review: facts of each, and what if some were off.
+"""The run under review: facts of each prototype, what if some were off, and which test images to look at.
 
 What needs a pass over a split is made when it is first asked for, by a thread of its own.
 """
 
 from collections.abc import Callable
 
+from dprotonet.experiment.explaining.gallery import Gallery, gallery
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
 from dprotonet.experiment.prototypes.what_if import WhatIf
@@ -25,4 +26,7 @@ class Reviewing:
         )
         self.test: Prepared[WhatIf] = Prepared(
             worker, lambda tell: WhatIf(model, samples.waited().test, on_progress=tell), say=say
+        )
+        self.gallery: Prepared[Gallery] = Prepared(
+            worker, lambda tell: gallery(model, samples.waited().test, on_progress=tell), say=say
         )

@@ -155,6 +155,28 @@ class SampleList(BaseModel):
     reason: str | None = Field(default=None, description="why there are none")
 
 
+class GalleryItem(SampleItem):
+    predicted: int
+    probability: float = Field(description="of the predicted class")
+    distance: float | None = Field(description="from what the run knows; the limit is 1")
+
+
+class GalleryFacts(BaseModel):
+    """Test images worth a look; made once, at the first question."""
+
+    state: Literal["preparing", "ready", "failed"]
+    done: int = 0
+    total: int = 0
+    message: str = ""
+    images: int = 0
+    mistakes: int = 0
+    strangers: int | None = Field(default=None, description="beyond the limit; null where it cannot be told")
+    calibrated: bool = Field(default=False, description="probabilities were fitted to validation images")
+    wrong: list[GalleryItem] = Field(default=[], description="the surest mistakes first")
+    uncertain: list[GalleryItem] = Field(default=[], description="the least probable answers first")
+    strange: list[GalleryItem] = Field(default=[], description="the farthest from what is known first")
+
+
 class NearImage(BaseModel):
     index: int
     name: str

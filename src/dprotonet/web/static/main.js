@@ -3,13 +3,14 @@
 import { read, send, upload } from "./api.js";
 import { complain, find, plural, say, show } from "./dom.js";
 import { Explain } from "./explain.js";
+import { Gallery } from "./gallery.js";
 import { drawKey, setColours } from "./heat.js";
 import { startIntake, startSamples } from "./intake.js";
 import { Browser } from "./prototypes.js";
 import { addMeanings, startTips, term } from "./tips.js";
 import { WhatIf } from "./whatif.js";
 
-let run, explain, browser;
+let run, explain, browser, gallery;
 
 // ── images ──
 
@@ -27,13 +28,14 @@ const pick = (index) => explain.lookAt(() => send(`/api/samples/${index}`), "Loo
 // ── views ──
 
 function route() {
-  const browsing = location.hash === "#prototypes" && run.prototypes > 0;
-  show("view-explain", !browsing);
-  show("view-prototypes", browsing);
-  for (const [id, here] of [["to-explain", !browsing], ["to-prototypes", browsing]]) {
-    if (here) find(id).setAttribute("aria-current", "page"); else find(id).removeAttribute("aria-current");
+  const asked = location.hash.slice(1);
+  const view = asked === "gallery" || (asked === "prototypes" && run.prototypes > 0) ? asked : "explain";
+  for (const name of ["explain", "gallery", "prototypes"]) {
+    show(`view-${name}`, name === view);
+    if (name === view) find(`to-${name}`).setAttribute("aria-current", "page"); else find(`to-${name}`).removeAttribute("aria-current");
   }
-  if (browsing) browser.open();
+  if (view === "gallery") gallery.open();
+  if (view === "prototypes") browser.open();
 }
 
 function introduce() {
@@ -54,6 +56,7 @@ async function start() {
   const whatif = new WhatIf(run, () => explain.ask());
   explain = new Explain(run, whatif);
   browser = new Browser(run, whatif);
+  gallery = new Gallery(run, pick);
   window.addEventListener("hashchange", route);
   startSamples(run, pick);
   route();
