@@ -2,6 +2,7 @@
 
     python benchmarks/decoder.py … > docs/results/decoder-….json
     python benchmarks/paper_decoder.py … --out docs/results/paper_decoder.json
+    dprotonet compare RUN … --out FOLDER; cp FOLDER/table.json docs/results/compare-….json
 
 network_tables.py puts them into their pages.
 """
@@ -49,6 +50,25 @@ def paper_table(name: str) -> str:
     return "\n".join(lines)
 
 
+def compared_table(name: str) -> str:
+    """Markdown: what `dprotonet compare` measured; bold is what it calls surely the best."""
+    found = _read(name)
+    measures = list(found["rows"][0]["measures"])
+    lines = head(["method", *map(_head, measures), "F / B"])
+    for row in found["rows"]:
+        cells = [_mean_of(row, measure, found["surely best"]) for measure in measures]
+        lines.append(line([f"`{row['method']}`", *cells, f"{row['forward']} / {row['backward']}"]))
+    return "\n".join(lines)
+
+
+def _mean_of(row: Json, measure: str, best: Mapping[str, str]) -> str:
+    mean = row["measures"][measure]["mean"]
+    if mean is None:
+        return "–"
+    text = f"{mean:.{DIGITS.get(measure, 3)}f}"
+    return f"**{text}**" if best.get(measure) == row["method"] else text
+
+
 def _table(means: Means, further: Mapping[str, Mapping[str, str]]) -> str:
     measures = list(next(iter(means.values())))
     methods = [method for method in means if method not in CONTROLS]
@@ -83,4 +103,8 @@ TABLES: Mapping[str, Callable[[str], str]] = {
     "decoder-birds": benchmark_table,
     "decoder-ablation": benchmark_table,
     "paper_decoder": paper_table,
+    "compare-cub": compared_table,
+    "compare-pets": compared_table,
+    "mosaic-cub": compared_table,
+    "mosaic-pets": compared_table,
 }

@@ -105,18 +105,25 @@ def test_places_in_training_images(model: dp.Model) -> None:
             assert one.place == by_loops(model, image_of(train, one.index))[number % PARTS]
 
 
-def test_all_prototypes_of_a_part_have_one_name(model: dp.Model) -> None:
+def test_prototypes_of_a_part_share_letters_and_the_names_that_people_give(model: dp.Model) -> None:
     train = splits_of_run(model).train
     names = suggested(model, train, [[] for _ in model.prototypes])
     assert [names[number].name for number in range(6)] == [*"ABCABC"]
-    shared = [[FoundPlace(0, Place(0.0, 0.0, 1.0, 1.0))] for _ in model.prototypes]
-    voted = suggested(model, train, shared)
-    assert len({voted[number] for number in (1, 4, 7, 10)}) == 1
     name_parts(model, {4: "beak"})
     assert set(model.part_names) == {1, 4, 7, 10}
     assert set(model.part_names.values()) == {PartName("beak", given=True)}
     assert isinstance(model.folder, Path)
     assert (model.folder / "part_names.json").is_file()
+
+
+def test_the_same_part_may_be_called_otherwise_in_another_class(model: dp.Model) -> None:
+    """Detectors of one part may sit on the crest of one species and on the legs of another."""
+    train = splits_of_run(model).train
+    whole, corner = Place(0.0, 0.0, 1.0, 1.0), Place(0.0, 0.0, 1 / 224, 1 / 224)
+    found = [[FoundPlace(0, whole if number == 1 else corner)] for number in range(len(model.prototypes))]
+    names = suggested(model, train, found)
+    assert names[1] == PartName("whole image", 1.0)
+    assert names[4] == PartName("background", 1.0)
 
 
 def test_a_part_that_is_behind_comes_before_prototypes_that_say_nothing(model: dp.Model) -> None:

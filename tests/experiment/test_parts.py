@@ -128,8 +128,8 @@ def test_names_are_kept_follow_their_prototypes_and_are_said(run: Path) -> None:
     image = splits_of_run(model).test[0].image
     for evidence in (loaded.predict(image).evidence, loaded.answer(image).evidence(2)):
         said = {item.prototype: item.words for item in evidence}
-        assert (said[0], said[1]) == ("its part B looks like part B of", "looks like")
-        assert said[3] == "its hooked beak looks like the hooked beak of"
+        assert (said[0], said[1]) == ("its part B, like part B of", "looks like")
+        assert said[3] == "its hooked beak, like the hooked beak of"
         assert all(item.place in (loaded.places or ()) for item in evidence)
     smaller = without(loaded, [1])
     assert smaller.part_names == {0: PartName("B"), 2: PartName("hooked beak", given=True)}

@@ -52,8 +52,8 @@ def test_parts_are_rows_of_places(written: list[str]) -> None:
 
 def test_what_evidence_says() -> None:
     assert looks_like("") == "looks like"
-    assert looks_like("beak") == "its beak looks like the beak of"
-    assert looks_like("part A") == "its part A looks like part A of"
+    assert looks_like("beak") == "its beak, like the beak of"
+    assert looks_like("part A") == "its part A, like part A of"
 
 
 def test_a_long_note_of_parts_is_broken_and_not_cut() -> None:

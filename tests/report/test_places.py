@@ -44,6 +44,6 @@ def test_rows_have_their_places_with_and_without_heatmaps(model: dp.Model, made:
     rows = case(model, item, places, sources, top=8).arguments[0].rows
     assert all(row.place is not None and row.source_placed for row in rows)
     likes = {row.prototype: row.like for row in rows}
-    assert (likes[0], likes[1]) == ("its beak looks like the beak of", "looks like")
+    assert (likes[0], likes[1]) == ("its beak, like the beak of", "looks like")
     assert rows[0].place is not None
     assert ("coloured" in rows[0].place.alt) == made

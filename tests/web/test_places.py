@@ -49,7 +49,7 @@ def test_a_part_is_named_and_evidence_says_it(points: TestClient, bird: bytes, t
     answer = points.post(f"/api/prototypes/{number}/name", json={"name": " hooked  beak "})
     assert answer.json() == {"prototype": number, "part": "hooked beak"}
     again = points.post(f"/api/images/{reading['image']}/evidence", json={}).json()
-    assert again["rows"][0]["like"] == "its hooked beak looks like the hooked beak of"
+    assert again["rows"][0]["like"] == "its hooked beak, like the hooked beak of"
     assert points.get("/api/prototypes").json()["prototypes"][number]["part"] == "hooked beak"
     kept = json.loads((tmp_path / "run" / "part_names.json").read_text())
     assert kept["names"] == {str(number): {"name": "hooked beak", "share": None, "given": True}}

@@ -19,10 +19,10 @@ LETTERED = "part "  # how a part is called that has a letter for a name
 
 
 def looks_like(part: str) -> str:
-    """What stands between an image and a prototype: "its beak looks like the beak of"."""
+    """What stands between an image and a prototype: "its beak, like the beak of"; also right for "legs"."""
     if not part:
         return "looks like"
-    return f"its {part} looks like {part if part.startswith(LETTERED) else f'the {part}'} of"
+    return f"its {part}, like {part if part.startswith(LETTERED) else f'the {part}'} of"
 
 
 @dataclass(frozen=True)

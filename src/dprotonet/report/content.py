@@ -127,7 +127,7 @@ class ClassCards:
 class CaseRow:
     """This region looks like that region: similarity × weight = points. A place may be unknown.
 
-    `like` is what stands between the two: "looks like", or "its beak looks like the beak of".
+    `like` is what stands between the two: "looks like", or "its beak, like the beak of".
     """
 
     prototype: int

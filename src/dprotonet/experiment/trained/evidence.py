@@ -50,7 +50,7 @@ class EvidenceItem:
 
     @property
     def words(self) -> str:
-        """ "looks like", or with a named part "its beak looks like the beak of"."""
+        """ "looks like", or with a named part "its beak, like the beak of"."""
         return looks_like(self.part)
 
 
