@@ -105,8 +105,14 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
         for row in item["rows"]:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
             ahead = row["ahead"] and f" ({row['ahead']})"
-            print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}")
+            print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}{_marks(row)}")
         _show_end(item)
+
+
+def _marks(row: dict[str, Any]) -> str:
+    """Whether a row stays under noise, and a warning where its two places do not look alike."""
+    steady = f", {row['reliability_word']}" if "reliability_word" in row else ""
+    return steady + (", careful: the two places do not look alike" if row.get("places_differ") else "")
 
 
 def _show_end(item: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ COMMANDS = {
     "prototypes": "list a run's prototypes by class: purity, how often they decide, duplicates",
     "parts": "show what part each prototype stands for, in many images, and name it",
     "prune": "drop prototypes: by number, by purity, or by ProtoPNet's rule",
+    "reliability": "set the limit beyond which the two places of an evidence row do not look alike",
     "familiarity": "set the threshold at which `predict` warns of an image unlike the training images",
     "calibrate": "fit the temperature that makes the probabilities of `predict` true",
     "export": "write a run as an ONNX file or a torch.export program, with its evidence",

@@ -31,7 +31,7 @@ REASON = "Answer of an experimental classifier. Not a medical device. Read the o
 LARGE, THUMB = 560, 200  # edges of the two large pictures, and of the small ones
 WIDTH = 2 * MARGIN + 2 * LARGE + GAP
 BAND = 58  # height of the notice
-CAPTIONS, LINE = 3, 21  # lines beneath a small picture, and their height
+CAPTIONS, LINE = 5, 21  # lines beneath a small picture, and their height
 MOST_ROWS = 5  # small pictures that fit beside one another
 FACTS = 3  # lines
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, PICTURE, TOP, Decision
 from dprotonet.figures.ledger import FACTORS, Ledger
+from dprotonet.figures.notice import Notice
 from dprotonet.figures.overlay import draw_key
 from dprotonet.figures.style import BODY, MARGIN, MUTED, SMALL, font, wrapped
 from dprotonet.figures.words import looks_like
@@ -49,6 +50,10 @@ class ExplanationRow:
     """Whether a box on the pictures marks its place."""
     ahead: str = ""
     """How far it is ahead of another class's prototype of the same part, in words."""
+    mark: str = ""
+    """How reliable the row is."""
+    warning: str = ""
+    """What is wrong with the pair of pictures, if anything is."""
 
 
 def explanation_sheet(
@@ -92,10 +97,14 @@ def _draw_row(canvas: Canvas, row: ExplanationRow, top: int) -> None:
     for left, shown in ((LEFT, row.input_overlay), (SOURCE, row.source_overlay)):
         canvas.picture((left, middle - THUMB // 2), shown, THUMB)
     _draw_between(canvas, looks_like(row.part), middle)
+    Notice(row.warning, WORDS - 12).draw(canvas, (LEFT + THUMB + 8, middle + 30))
     names = wrapped(row.class_name, LEDGER.points - NAME, font(BODY, bold=True), lines=2)
     for place, name in enumerate(names):
         canvas.text((NAME, middle - 12 - 24 * (len(names) - place)), name, bold=True)
-    canvas.text((NAME, middle - 10), f"prototype #{row.prototype}", size=SMALL, colour=MUTED)
+    number = f"prototype #{row.prototype}"
+    canvas.text((NAME, middle - 10), number, size=SMALL, colour=MUTED)
+    after = NAME + font(SMALL).getlength(number) + 18
+    canvas.text((after, middle - 10), row.mark, size=SMALL, colour=MUTED, width=LEDGER.points - after)
     for place, line in enumerate(wrapped(row.ahead, LEDGER.points - NAME, font(SMALL), lines=2)):
         canvas.text((NAME, top + NUMBERS + 34 + 20 * place), line, size=SMALL, colour=MUTED)
 

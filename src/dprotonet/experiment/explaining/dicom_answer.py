@@ -93,9 +93,13 @@ def _coloured(image: Tensor, heatmap: Tensor) -> Tensor:
 
 
 def _words(row: ExplainedRow) -> list[str]:
-    item = row.item
+    item, mark = row.item, row.mark
     points = f"{number(item.contribution, signed=True, decimals=3)} points"
-    return [f"{item.class_name} #{item.prototype}", points, item.ahead]
+    said = [f"{item.class_name} #{item.prototype}", points, item.ahead]
+    if mark is None:
+        return said
+    worth = ["! unlike its training image"] if mark.differ else []
+    return [*said, f"{mark.symbol} {mark.word}", *worth]
 
 
 def _facts(explained: ExplainedPrediction, source: bytes, made_by: str) -> str:

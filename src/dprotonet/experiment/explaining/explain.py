@@ -19,6 +19,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.explaining.pictures import boxed_place
 from dprotonet.experiment.explaining.progress import StepCounter
+from dprotonet.experiment.explaining.row_marks import RowMark, row_marks
 from dprotonet.experiment.explaining.source_maps import Observer, SourceMaps
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.trained.evidence import EvidenceItem
@@ -56,6 +57,7 @@ class ExplainedRow:
     input: Explanation
     source: Explanation
     source_image: Tensor  # (3, H, W) uint8
+    mark: RowMark | None = None  # does it stay under noise, do its two places look alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +113,8 @@ class ExplainedPrediction:
             row.item.part,
             row.item.place is not None,
             row.item.ahead,
+            "" if row.mark is None else f"{row.mark.symbol} {row.mark.word}",
+            "" if row.mark is None else row.mark.warning,
         )
 
 
@@ -172,10 +176,11 @@ def explained_rows(
     pairs = [(image, item) for image, items in zip(images, chosen, strict=True) for item in items]
     places = iter(places_in_images(model, decoder, pairs, observer=partial(observer, "images")))
 
-    def row(item: EvidenceItem) -> ExplainedRow:
-        return ExplainedRow(item, next(places), sources[item.prototype], maps.image(item.prototype))
+    def row(item: EvidenceItem, mark: RowMark) -> ExplainedRow:
+        return ExplainedRow(item, next(places), sources[item.prototype], maps.image(item.prototype), mark)
 
-    return [tuple(row(item) for item in items) for items in chosen]
+    marked = zip(chosen, row_marks(model, images, chosen), strict=True)
+    return [tuple(row(*pair) for pair in zip(items, marks, strict=True)) for items, marks in marked]
 
 
 def places_in_images(

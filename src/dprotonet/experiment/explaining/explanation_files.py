@@ -150,6 +150,7 @@ def _told_row(explained: ExplainedPrediction, row: ExplainedRow) -> dict[str, An
     return {
         **asdict(row.item),
         "ahead": row.item.ahead,
+        **({} if row.mark is None else row.mark.told()),
         **boxes(row.input, explained.image_size),
         "source_box": row.source.box()._asdict(),
         "kept": row.input.kept,
