@@ -1,4 +1,4 @@
-"""`dprotonet serve`: a trained run as a page in the browser, and as an API."""
+"""`dprotonet serve`: a trained run, or two side by side, as a page in the browser, and as an API."""
 
 import math
 import os
@@ -19,10 +19,15 @@ EXTRA = {"fastapi": "fastapi", "uvicorn": "uvicorn", "python_multipart": "python
 
 @dataclass(frozen=True)
 class ServeArguments:
-    """Show a run as a web page with predictions and evidence. Only this machine has access by default."""
+    """Show a run, or two side by side, as a web page with predictions and evidence.
+
+    Only this machine has access by default.
+    """
 
     run: Annotated[Path, tyro.conf.Positional]
     """The run folder."""
+    beside: Annotated[Path | None, tyro.conf.Positional] = None
+    """Another run folder, such as a plain classifier's: both answer to each image, side by side."""
     host: str = "127.0.0.1"
     """The address to listen on; access from other machines needs --token."""
     port: int = 8000
@@ -53,14 +58,19 @@ def main(words: list[str]) -> None:
     from dprotonet.data.upload import UploadLimits
     from dprotonet.experiment.model import Model
     from dprotonet.web.access import Access
+    from dprotonet.web.pair import pair
     from dprotonet.web.serve import serve
     from dprotonet.web.service import Service, ServiceSettings
 
     door = Access(
         host=arguments.host, token=arguments.token or os.environ.get(TOKEN, ""), names=arguments.name
     )
-    model = Model.load(arguments.run, device=arguments.device)
-    service = Service(model, ServiceSettings(limits=UploadLimits(*limits), preset=arguments.preset))
+    settings = ServiceSettings(limits=UploadLimits(*limits), preset=arguments.preset)
+    folders = [arguments.run] if arguments.beside is None else [arguments.run, arguments.beside]
+    models = [Model.load(folder, device=arguments.device) for folder in folders]
+    service, *others = [Service(model, settings) for model in models]
+    for other in others:
+        pair(service, other)
     serve(service, door, host=arguments.host, port=arguments.port, announce=_announce)
 
 

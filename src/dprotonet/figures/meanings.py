@@ -59,4 +59,8 @@ MEANINGS: Mapping[str, str] = {
         "higher, the surer it was of its mistake."
     ),
     "uncertain": "The probability of the likeliest class: the lower, the less the model could decide.",
+    "overlap": (
+        "Of the hottest fifth of both maps, the share of pixels that they have in common (intersection "
+        "over union): 100 % is the same place, and two maps without any relation have about 11 %."
+    ),
 }

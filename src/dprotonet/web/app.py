@@ -27,12 +27,13 @@ _ENVELOPE = 100_000  # bytes of a form beside the file in it
 
 
 def create_app(service: Service, door: Access | None = None) -> FastAPI:
-    """The page and the API over a service; both end together."""
+    """The page and the API over a service, and the one beside it if there is one; all end together."""
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
-        service.close()
+        for one in service.together:
+            one.close()
 
     app = FastAPI(
         title="dprotonet",
@@ -75,7 +76,7 @@ def _add_pages(app: FastAPI) -> None:
         """A path that lets one more browser in, once."""
         return schemas.Link(path=request.app.state.door.new_link())
 
-    @app.get("/healthz")
+    @app.get("/healthz", responses={404: REFUSALS[404]})
     async def health(service: Annotated[Service, Depends(service_of)]) -> schemas.Health:
         """Whether the server is up, and how much waits."""
         return schemas.Health(status="ok", waiting=service.waiting)

@@ -54,6 +54,7 @@ class ImageRecord:
     picture: bytes  # for people, PNG
     extent: tuple[int, int]  # of the picture, width and height
     answer: Answer
+    truth: str | None = None  # the class of an image of the run's own data, by name
     places: BoundedStore[RowPlace] = field(default_factory=lambda: BoundedStore(_PLACES))
     maps: BoundedStore[Map] = field(default_factory=lambda: BoundedStore(_MAPS))
 

@@ -12,11 +12,9 @@ from dprotonet.web.job import Job
 from dprotonet.web.service import Service
 
 
-def reading(
-    service: Service, key: str, question: schemas.Question, *, truth: int | None = None
-) -> schemas.Reading:
+def reading(service: Service, key: str, question: schemas.Question) -> schemas.Reading:
     """Prediction and evidence for a class; rows and rest add up to its score."""
-    seen = service.image(key)
+    seen, classes = service.image(key), service.model.classes
     off = service.prototypes(question.off)
     predicted = seen.answer.label(off)
     label = service.label(seen, question.label, off)
@@ -31,7 +29,7 @@ def reading(
         height=seen.extent[1],
         predicted=predicted,
         label=label,
-        class_name=service.model.classes[label],
+        class_name=classes[label],
         probabilities=_probabilities(service, seen.answer.probabilities(off).tolist()),
         score=score,
         predicted_score=float(logits[predicted]),
@@ -40,7 +38,8 @@ def reading(
         rest=score - sum(item.contribution for item in shown) if evidence else 0.0,
         rest_for=sum(max(item.contribution, 0.0) for item in others),
         rest_against=sum(min(item.contribution, 0.0) for item in others),
-        truth=truth,
+        truth=classes.index(seen.truth) if seen.truth in classes else None,
+        truth_name=seen.truth,
         familiar=seen.answer.familiar,
         distance=seen.answer.distance,
         calibrated=service.model.calibration is not None,

@@ -26,6 +26,8 @@ async def run(service: Served) -> schemas.RunFacts:
     limits = service.settings.limits
     return schemas.RunFacts(
         name=service.name,
+        model=service.number,
+        runs=[schemas.RunName(model=one.number, name=one.name) for one in service.together],
         key=service.key,
         classes=list(service.model.classes),
         prototypes=len(service.model.prototypes),

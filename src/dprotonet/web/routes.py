@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
+from concurrent.futures import Future
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
@@ -12,13 +13,15 @@ from dprotonet.web import schemas
 from dprotonet.web.image_record import ImageRecord
 from dprotonet.web.job import Job
 from dprotonet.web.reading import job_facts, reading
-from dprotonet.web.service import Service
+from dprotonet.web.service import NotFound, Service
+from dprotonet.web.store import new_id
 
 PAUSE = 0.05  # seconds between news: more than 20 a second nobody sees
 HEARTBEAT = 1.0  # seconds between looks whether the watcher is still there
 PNG, NPY = "image/png", "application/x-npy"
 Key = Annotated[str, Path(max_length=40)]
 Number = Annotated[int, Path(ge=0, le=2**31 - 1)]
+Which = Annotated[int, Query(ge=0, le=1, description="which of the runs that are served, 0 or 1")]
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Problem, "description": words}
     for status, words in {
@@ -35,9 +38,11 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 router = APIRouter(prefix="/api", responses=REFUSALS)
 
 
-def service_of(request: Request) -> Service:
-    service: Service = request.app.state.service
-    return service
+def service_of(request: Request, model: Which = 0) -> Service:
+    services: tuple[Service, ...] = request.app.state.service.together
+    if model >= len(services):
+        raise NotFound("there is one run only; dprotonet serve RUN_A RUN_B serves two")
+    return services[model]
 
 
 def _seen(key: Key, service: Annotated[Service, Depends(service_of)]) -> ImageRecord:
@@ -58,17 +63,20 @@ def picture_response(kind: str) -> dict[int | str, dict[str, Any]]:
 
 @router.post("/images", status_code=201)
 async def look(file: Annotated[UploadFile, File()], service: Served) -> schemas.Reading:
-    """Look at an image: class, probabilities, evidence."""
+    """Look at an image: class, probabilities, evidence. Where two runs are served, both look at it."""
     data = await file.read(service.settings.limits.bytes + 1)
-    key = await asyncio.wrap_future(service.look(data, _tidy(file.filename)))
+    key, name = new_id(), _tidy(file.filename)
+    await _all(one.look(data, name, key) for one in service.together)
     return await _answered(service, key, schemas.Question())
 
 
 @router.post("/samples/{index}", status_code=201)
 async def look_at_sample(index: Number, service: Served) -> schemas.Reading:
     """Look at an image of the test data."""
-    key, truth = await asyncio.wrap_future(service.look_at_sample("test", index))
-    return await _answered(service, key, schemas.Question(), truth=truth)
+    key = new_id()
+    own = service.look_at_sample("test", index, key)
+    await _all([own, *(one.look_at_theirs(service, index, key) for one in service.beside)])
+    return await _answered(service, key, schemas.Question())
 
 
 @router.post("/images/{key}/evidence")
@@ -77,11 +85,12 @@ async def evidence(key: Key, question: schemas.Question, service: Served) -> sch
     return await _answered(service, key, question)
 
 
-async def _answered(
-    service: Service, key: str, question: schemas.Question, *, truth: int | None = None
-) -> schemas.Reading:
-    task = service.answering.submit(lambda: reading(service, key, question, truth=truth))
-    return await asyncio.wrap_future(task)
+async def _answered(service: Service, key: str, question: schemas.Question) -> schemas.Reading:
+    return await asyncio.wrap_future(service.answering.submit(lambda: reading(service, key, question)))
+
+
+async def _all(looks: "Iterable[Future[str]]") -> None:
+    await asyncio.gather(*map(asyncio.wrap_future, looks))
 
 
 @router.get("/images/{key}/picture", response_class=Response, responses=picture_response(PNG))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
@@ -36,6 +36,7 @@ class Samples:
     """Both splits, opened once by the reading thread; a run whose data is gone has none, and a reason."""
 
     def __init__(self, model: Model, worker: Worker) -> None:
+        self.settings = replace(model.config.data, image_cache="")
         self._worker = worker
         self._data: Future[Splits] = worker.submit(lambda: _opened(model))
         self._thumbnails: BoundedStore[bytes] = BoundedStore(_THUMBNAILS)
@@ -77,6 +78,19 @@ class Samples:
             raise NoSuchImage(f"the {split} data has no image {index}")
         sample = images[index]
         return sample.name, sample.label, sample.image
+
+    def same(self, theirs: "Samples", index: int) -> int | None:
+        """The test image of another run as this run has it, so that neither gets a resized one.
+
+        None where the data is gone or was made in another way: a name alone would not do.
+        """
+        try:
+            own, others = self.waited().test, theirs.waited().test
+        except UserError:
+            return None
+        alike = self.settings == replace(theirs.settings, image_size=self.settings.image_size)
+        known = alike and 0 <= index < min(len(own), len(others))
+        return index if known and own.name(index) == others.name(index) else None
 
     def thumbnail(self, split: Split, index: int) -> "Future[bytes]":
         """A small picture, read or drawn by the reading thread, then kept."""

@@ -33,10 +33,17 @@ class ExplainerFacts(BaseModel):
     cost: str = Field(description="forward passes per image, in words")
 
 
+class RunName(BaseModel):
+    model: int = Field(description="what ?model= of any request asks for")
+    name: str
+
+
 class RunFacts(BaseModel):
     """What is served."""
 
     name: str
+    model: int = Field(default=0, description="which of `runs` this is")
+    runs: list[RunName] = Field(description="one, or two that are served side by side")
     key: str = Field(description="another one whenever the server starts; pictures may be kept under it")
     classes: list[str]
     prototypes: int = Field(description="0 for a black box, which gives no evidence")
@@ -107,6 +114,7 @@ class Reading(BaseModel):
     rest_for: float
     rest_against: float
     truth: int | None = Field(default=None, description="the class of a test image")
+    truth_name: str | None = Field(default=None, description="also where the run does not know that class")
     familiar: bool | None = Field(default=None, description="false: nothing here looks like what is known")
     distance: float | None = Field(default=None, description="from what is known; the limit is 1")
     warning: str = Field(default="", description="what to tell people of an unfamiliar image")

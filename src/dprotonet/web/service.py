@@ -58,6 +58,9 @@ class Service:
 
     def __init__(self, model: Model, settings: ServiceSettings | None = None) -> None:
         self.model, self.settings = model, settings or ServiceSettings()
+        self.name = "model" if model.folder is None else Path(model.folder).resolve().name
+        self.number = 0
+        self.beside: tuple[Service, ...] = ()  # another run that is served too
         self.key = secrets.token_urlsafe(6)  # browsers keep pictures under it
         self.images: BoundedStore[ImageRecord] = BoundedStore(self.settings.images)
         self.jobs: BoundedStore[Job] = BoundedStore(self.settings.jobs)
@@ -73,8 +76,9 @@ class Service:
         self.explaining = Explaining(twin(model), self.settings.preset)
 
     @property
-    def name(self) -> str:
-        return "model" if self.model.folder is None else Path(self.model.folder).resolve().name
+    def together(self) -> "tuple[Service, ...]":
+        """All runs that are served, by their numbers."""
+        return tuple(sorted((self, *self.beside), key=lambda one: one.number))
 
     @property
     def waiting(self) -> dict[str, int]:
@@ -95,28 +99,41 @@ class Service:
 
     # ── images ──
 
-    def look(self, data: bytes, name: str) -> "Future[str]":
-        """The id of an image that was sent to us, once it has been looked at."""
+    def look(self, data: bytes, name: str, key: str | None = None) -> "Future[str]":
+        """The id of an image that was sent to us (`key`, or a new one), once it has been looked at."""
         size, limits = self.model.config.data.image_size, self.settings.limits
 
         def task() -> str:
             image = read_upload(data, size=size, limits=limits)
-            return self._look(name, image.pixels, image.picture)
+            return self._look(name, image.pixels, image.picture, key=key)
 
         return self.predicting.submit(task)
 
-    def look_at_sample(self, split: Split, index: int) -> "Future[tuple[str, int]]":
-        """The id and the true label of an image of the run's own data, once it has been looked at."""
+    def look_at_sample(self, split: Split, index: int, key: str | None = None) -> "Future[str]":
+        """The id of an image of the run's own data, once it has been looked at."""
 
-        def task() -> tuple[str, int]:
+        def task() -> str:
             name, label, pixels = self.samples.pixels(split, index)
-            return self._look(name, pixels, pixels), label
+            return self._look(name, pixels, pixels, key=key, truth=self.model.classes[label])
 
         return self.predicting.submit(task)
 
-    def _look(self, name: str, pixels: Tensor, picture: Tensor) -> str:
-        extent = (picture.shape[-1], picture.shape[-2])
-        return self.images.add(ImageRecord(name, pixels, png(picture), extent, self.model.answer(pixels)))
+    def look_at_theirs(self, theirs: "Service", index: int, key: str) -> "Future[str]":
+        """The same for a test image of another run; as this run's own data has it, if it is the same data."""
+
+        def task() -> str:
+            own = self.samples.same(theirs.samples, index)
+            name, label, picture = (theirs if own is None else self).samples.pixels("test", index)
+            truth = theirs.model.classes[label]
+            return self._look(name, self.model.pixels(picture), picture, key=key, truth=truth)
+
+        return self.predicting.submit(task)
+
+    def _look(
+        self, name: str, pixels: Tensor, picture: Tensor, *, key: str | None, truth: str | None = None
+    ) -> str:
+        extent, answer = (picture.shape[-1], picture.shape[-2]), self.model.answer(pixels)
+        return self.images.add(ImageRecord(name, pixels, png(picture), extent, answer, truth), key=key)
 
     def image(self, key: str) -> ImageRecord:
         seen = self.images.find(key)

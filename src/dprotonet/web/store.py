@@ -8,6 +8,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
+def new_id() -> str:
+    """One that nobody can guess."""
+    return secrets.token_urlsafe(12)
+
+
 class BoundedStore(Generic[T]):
     """The latest `most` things; the longest unused goes first."""
 
@@ -21,7 +26,7 @@ class BoundedStore(Generic[T]):
 
     def add(self, thing: T, *, key: str | None = None) -> str:
         """The id of the thing from now on."""
-        key = key or secrets.token_urlsafe(12)
+        key = key or new_id()
         with self._lock:
             self._things[key] = thing
             while len(self._things) > self.most:

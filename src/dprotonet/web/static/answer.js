@@ -5,11 +5,11 @@ import { described, term } from "./tips.js";
 
 const LISTED = 5;
 
-export function showAnswer(run, reading, { truth, label, choose }) {
+export function showAnswer(run, reading, { label, choose }) {
   show("welcome", false);
   show("prediction", true);
   const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
-  redrawn(find("headline"), () => find("headline").replaceChildren(headline(run, predicted, truth, meaningOf(reading))));
+  redrawn(find("headline"), () => find("headline").replaceChildren(headline(predicted, reading.truth_name, meaningOf(reading))));
   show("unfamiliar", reading.warning !== "");
   find("unfamiliar").replaceChildren(term("distance", reading.warning));
   redrawn(find("classes"), () => find("classes").replaceChildren(
@@ -19,14 +19,14 @@ export function showAnswer(run, reading, { truth, label, choose }) {
 
 const meaningOf = (reading) => (reading.calibrated ? "calibrated" : "probability");
 
-function headline(run, predicted, truth, meaning) {
+function headline(predicted, truth, meaning) {
   const words = make("p", { class: "headline" },
     make("span", { class: "muted", text: "The network sees " }),
     make("strong", { text: predicted.class_name }),
     term(meaning, percent(predicted.probability), "share"));
   if (truth !== null) {
-    const right = truth === predicted.label;
-    words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${run.classes[truth]}` }));
+    const right = truth === predicted.class_name;
+    words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${truth}` }));
   }
   return words;
 }

@@ -1,5 +1,12 @@
 // The server's answers, and its complaints as errors in words.
 
+// Which of the runs served this page is about; every request says so.
+export const MODEL = new URLSearchParams(location.search).get("model") === "1" ? 1 : 0;
+
+export function at(path, model = MODEL) {
+  return model ? `${path}${path.includes("?") ? "&" : "?"}model=${model}` : path;
+}
+
 async function asked(path, options = {}) {
   let answer;
   try {
@@ -21,21 +28,21 @@ async function asked(path, options = {}) {
 
 const json = (method, body) => ({ method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
-export const read = async (path, options) => (await asked(path, options)).json();
-export const send = async (path, body = {}) => (await asked(path, json("POST", body))).json();
-export const remove = async (path) => (await asked(path, { method: "DELETE" })).json();
-export const bytes = async (path) => (await asked(path)).arrayBuffer();
+export const read = async (path, model) => (await asked(at(path, model))).json();
+export const send = async (path, body = {}, model = MODEL) => (await asked(at(path, model), json("POST", body))).json();
+export const remove = async (path, model) => (await asked(at(path, model), { method: "DELETE" })).json();
+export const bytes = async (path, model) => (await asked(at(path, model))).arrayBuffer();
 
 export async function upload(file) {
   const form = new FormData();
   form.append("file", file, file.name || "pasted image");
-  return (await asked("/api/images", { method: "POST", body: form })).json();
+  return (await asked(at("/api/images"), { method: "POST", body: form })).json();
 }
 
 // A job's news as they come; resolves at its end. `hear` is told of every change.
-export function watch(job, hear) {
+export function watch(job, hear, model) {
   return new Promise((resolve, reject) => {
-    const source = new EventSource(`/api/jobs/${encodeURIComponent(job)}/events`);
+    const source = new EventSource(at(`/api/jobs/${encodeURIComponent(job)}/events`, model));
     let failures = 0;
     source.onmessage = (event) => {
       failures = 0;

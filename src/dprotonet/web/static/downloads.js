@@ -1,6 +1,6 @@
 // What can be kept of an explanation: a picture, the numbers, the raw maps.
 
-import { read } from "./api.js";
+import { at, read } from "./api.js";
 import { find, make } from "./dom.js";
 
 export class Downloads {
@@ -12,8 +12,8 @@ export class Downloads {
     const off = this.off().map((number) => `&off=${number}`).join("");
     const links = [make("button", { type: "button", class: "link", text: "Numbers (.json)", on: { click: () => this.saveJson(reading, ready) } })];
     if (ready) {
-      links.unshift(make("a", { href: `${base}/sheet?label=${reading.label}&top=${reading.rows.length}${off}`, download: "explanation.png", text: "Picture (.png)" }));
-      links.push(...reading.rows.map((row) => make("a", { href: `${base}/places/${row.prototype}/image`, download: `prototype-${row.prototype}.npy`, text: `Map ${row.prototype} (.npy)` })));
+      links.unshift(make("a", { href: at(`${base}/sheet?label=${reading.label}&top=${reading.rows.length}${off}`), download: "explanation.png", text: "Picture (.png)" }));
+      links.push(...reading.rows.map((row) => make("a", { href: at(`${base}/places/${row.prototype}/image`), download: `prototype-${row.prototype}.npy`, text: `Map ${row.prototype} (.npy)` })));
     }
     find("downloads").replaceChildren(...links);
   }

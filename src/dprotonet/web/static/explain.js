@@ -1,7 +1,8 @@
 // The view of one image: it comes in, is answered, and questions about it are asked.
 
-import { remove, send } from "./api.js";
+import { at, remove, send } from "./api.js";
 import { showAnswer, showQuestion } from "./answer.js";
+import { Beside } from "./beside.js";
 import { complain, find, say, show } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { Evidence } from "./evidence.js";
@@ -15,7 +16,7 @@ export const look = () => ({ share: Number(find("share").value) / 100, opacity: 
 
 export class Explain {
   constructor(run, whatif) {
-    Object.assign(this, { run, whatif, image: "", picture: null, plain: null, reading: null, label: null, truth: null, top: 3 });
+    Object.assign(this, { run, whatif, image: "", picture: null, plain: null, reading: null, label: null, top: 3 });
     this.turn = 0; // of questions about the image
     this.looking = 0; // of images
     this.saidAt = 0;
@@ -26,6 +27,7 @@ export class Explain {
       map: (where, prototype) => this.places.map(this.image, where, prototype),
       toggle: (prototype) => whatif.toggle(prototype), isOff: () => whatif.off.size,
     });
+    this.beside = new Beside(run, { picture: () => this.picture, look, off: () => whatif.list() });
     this.methods = new Methods(run, { picture: () => this.picture, look });
     this.downloads = new Downloads(run, { lacking: (reading) => this.lacking(reading), off: () => whatif.list() });
     for (const id of ["share", "opacity", "box"]) find(id).addEventListener("input", () => this.redraw());
@@ -39,7 +41,7 @@ export class Explain {
     const found = this.sources.get(prototype);
     if (found === undefined && this.run.sources) {
       this.sources.set(prototype, null);
-      picture(`/api/prototypes/${prototype}/picture?run=${this.run.key}`).then(
+      picture(at(`/api/prototypes/${prototype}/picture?run=${this.run.key}`)).then(
         (image) => { this.sources.set(prototype, image); this.evidence.draw(); }, (error) => complain(error.message));
     }
     return found;
@@ -49,6 +51,7 @@ export class Explain {
     for (const id of ["share", "opacity"]) find(`${id}-said`).textContent = `${find(id).value} %`;
     this.evidence.draw();
     this.methods.draw();
+    this.beside.draw();
   }
 
   // ── an image comes in ──
@@ -64,9 +67,9 @@ export class Explain {
     this.working(null);
     try {
       const reading = await request();
-      const shown = await picture(`/api/images/${reading.image}/picture`);
+      const shown = await picture(at(`/api/images/${reading.image}/picture`));
       if (turn !== this.looking) return;
-      Object.assign(this, { image: reading.image, picture: shown, plain: reading, truth: reading.truth ?? null, label: null, top: 3 });
+      Object.assign(this, { image: reading.image, picture: shown, plain: reading, label: null, top: 3 });
       document.body.classList.add("with-image");
       show("shown", true);
       draw(find("shown"), shown, null, look());
@@ -98,7 +101,7 @@ export class Explain {
   present(reading) {
     const { run, whatif } = this;
     this.reading = reading;
-    showAnswer(run, reading, { truth: this.truth, label: reading.label, choose: (label) => this.choose(label) });
+    showAnswer(run, reading, { label: reading.label, choose: (label) => this.choose(label) });
     showQuestion(run, reading);
     show("evidence", run.prototypes > 0);
     if (run.prototypes) this.evidence.show(reading);
@@ -106,6 +109,7 @@ export class Explain {
     this.methods.ask(reading.image, reading.label, reading.class_name);
     if (whatif.off.size) whatif.tell(this.plain, reading);
     this.downloads.show(reading);
+    this.beside.ask(reading);
     if (run.sources) this.findPlaces(reading);
   }
 

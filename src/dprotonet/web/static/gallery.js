@@ -1,6 +1,6 @@
 // The test images worth a look: the most wrong, the least certain, the strangest. A click explains one.
 
-import { read } from "./api.js";
+import { at, read } from "./api.js";
 import { complain, find, make, percent, plural, points, redrawn, show } from "./dom.js";
 import { described, term } from "./tips.js";
 
@@ -47,7 +47,7 @@ export class Gallery {
     const number = kind === "strange" ? `${points(item.distance)} × the limit` : percent(item.probability);
     const name = `Test image ${item.index} of ${truth}, ${right ? "rightly seen" : `taken for ${said}`}, ${number}`;
     return make("li", {}, described(make("button", { type: "button", class: "proto", "aria-label": name, on: { click: () => this.look(item) } },
-      make("img", { src: `/api/samples/${item.index}/picture?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }),
+      make("img", { src: at(`/api/samples/${item.index}/picture?run=${this.run.key}`), alt: "", loading: "lazy", width: 160, height: 160 }),
       make("strong", { text: said }),
       make("span", { class: kind === "strange" && item.distance > 1 ? "stranger" : "muted", text: number, "data-meaning": meaning }),
       make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${truth}` })), meaning));

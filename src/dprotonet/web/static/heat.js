@@ -65,6 +65,23 @@ export function boxOf(map, share) {
   return [left / map.width, top / map.height, right / map.width, bottom / map.height];
 }
 
+// Of the hottest fifth of both maps, what they share: intersection over union, on a grid that both have.
+export function overlap(one, other, side = 112) {
+  const hot = [one, other].map((map) => {
+    const least = limit(map, 0.2);
+    return (x, y) => map.values[Math.floor(((y + 0.5) * map.height) / side) * map.width + Math.floor(((x + 0.5) * map.width) / side)] >= least;
+  });
+  let [both, either] = [0, 0];
+  for (let y = 0; y < side; y += 1) {
+    for (let x = 0; x < side; x += 1) {
+      const [here, there] = hot.map((is) => is(x, y));
+      both += here && there;
+      either += here || there;
+    }
+  }
+  return both / either;
+}
+
 function layer(map, { share, opacity }) {
   const canvas = new OffscreenCanvas(map.width, map.height);
   const pen = canvas.getContext("2d");

@@ -1,6 +1,6 @@
 // How an image comes in: dropped, pasted, chosen, or one of the test images.
 
-import { read } from "./api.js";
+import { at, read } from "./api.js";
 import { find, make, show } from "./dom.js";
 
 const PAGE = 12;
@@ -64,7 +64,7 @@ export function startSamples(run, pick) {
 
 function tile(run, sample, pick) {
   const name = run.classes[sample.label];
-  const image = make("img", { src: `/api/samples/${sample.index}/picture?run=${run.key}`, alt: "", width: 72, height: 72, loading: "lazy" });
+  const image = make("img", { src: at(`/api/samples/${sample.index}/picture?run=${run.key}`), alt: "", width: 72, height: 72, loading: "lazy" });
   const button = make("button", { type: "button", class: "tile", title: `${name} (${sample.name})`, "aria-label": `Test image ${sample.index}, ${name}` }, image);
   button.addEventListener("click", () => pick(sample.index));
   return make("li", {}, button);

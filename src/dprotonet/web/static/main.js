@@ -1,7 +1,7 @@
 // The page: it learns which run is served, opens the view that is asked for, and takes images in.
 
 import { read, send, upload } from "./api.js";
-import { complain, find, plural, say, show } from "./dom.js";
+import { complain, find, make, plural, say, show } from "./dom.js";
 import { Explain } from "./explain.js";
 import { Gallery } from "./gallery.js";
 import { drawKey, setColours } from "./heat.js";
@@ -42,6 +42,8 @@ function introduce() {
   document.title = `${run.name} · dprotonet`;
   addMeanings(run.meanings);
   find("run").replaceChildren(`${run.name} · `, term("class", plural(run.classes.length, "class", "classes")), " · ", run.prototypes ? term("prototype", plural(run.prototypes, "prototype")) : "black box");
+  find("runs").replaceChildren(...run.runs.filter((one) => one.model !== run.model).map((one) => make("a", { href: `/?model=${one.model}${location.hash}`, text: `Switch to ${one.name}` })));
+  show("runs", run.runs.length > 1);
   show("to-prototypes", run.prototypes > 0);
   show("sourceless", run.prototypes > 0 && !run.sources);
   find("decoder").textContent = `Heatmaps by the decoder ${run.decoder}.`;
@@ -60,6 +62,8 @@ async function start() {
   window.addEventListener("hashchange", route);
   startSamples(run, pick);
   route();
+  const image = new URLSearchParams(location.search).get("image"); // the other run has looked at it
+  if (image) explain.lookAt(() => send(`/api/images/${encodeURIComponent(image)}/evidence`), "Looking …");
 }
 
 // An image may come in before the page knows its run.

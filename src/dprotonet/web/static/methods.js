@@ -1,6 +1,6 @@
 // The class as a whole, by several methods side by side.
 
-import { bytes, remove, send, watch } from "./api.js";
+import { at, bytes, remove, send, watch } from "./api.js";
 import { complain, find, make, say, show } from "./dom.js";
 import { draw, fromNpy, fromPreview } from "./heat.js";
 import { addMeanings, described } from "./tips.js";
@@ -63,7 +63,7 @@ export class Methods {
     const canvas = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `${this.className} by ${label}` });
     const progress = make("progress", { "aria-label": label });
     const path = `/api/images/${this.image}/maps/${this.label}/${encodeURIComponent(method)}`;
-    const link = make("a", { href: path, download: `${this.className}-${method}.npy`, text: "raw map (.npy)", hidden: true });
+    const link = make("a", { href: at(path), download: `${this.className}-${method}.npy`, text: "raw map (.npy)", hidden: true });
     const element = make("figure", {}, canvas, make("figcaption", {}, make("span", { text: label }), progress, link));
     const finish = () => { progress.remove(); link.hidden = false; say(`${label} is ready`); };
     const card = { canvas, progress, element, path, finish, map: null, job: null, closed: false };

@@ -1,6 +1,6 @@
 // The prototype browser: all classes, how pure each prototype is, and the training images it is nearest to.
 
-import { read, send } from "./api.js";
+import { at, read, send } from "./api.js";
 import { complain, find, make, percent, plural, points, redrawn } from "./dom.js";
 import { described, term } from "./tips.js";
 import { REASONS } from "./whatif.js";
@@ -38,7 +38,7 @@ export class Browser {
   card([item, ...twins]) {
     const off = [item, ...twins].every((one) => this.whatif.has(one.prototype));
     return make("li", {}, described(make("button", { type: "button", class: off ? "proto off" : "proto", "aria-label": cardName(item, off), on: { click: () => this.detail(item, twins) } },
-      this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: "", loading: "lazy", width: 160, height: 160 }) : null,
+      this.run.sources ? make("img", { src: at(`/api/prototypes/${item.prototype}/place?run=${this.run.key}`), alt: "", loading: "lazy", width: 160, height: 160 }) : null,
       make("strong", { text: item.class_name }),
       make("span", { class: "muted", text: `#${item.prototype}${item.part && `, ${item.part}`}${twins.length ? ` and ${plural(twins.length, "duplicate")}` : ""}` }),
       purity(item),
@@ -57,7 +57,7 @@ export class Browser {
     redrawn(find("dialog-body"), () => find("dialog-body").replaceChildren(
       make("div", { class: "row spread" }, make("h2", { id: "dialog-title", text: `${item.class_name}, prototype ${item.prototype}${item.part && `, ${item.part}`}` }), close),
       make("div", { class: "detail" },
-        this.run.sources ? make("img", { src: `/api/prototypes/${item.prototype}/place?run=${this.run.key}`, alt: `${item.placed ? "A place of training image" : "Training image"} ${item.source}`, width: 224, height: 224 }) : null,
+        this.run.sources ? make("img", { src: at(`/api/prototypes/${item.prototype}/place?run=${this.run.key}`), alt: `${item.placed ? "A place of training image" : "Training image"} ${item.source}`, width: 224, height: 224 }) : null,
         make("div", {}, term("purity", purity(item)), make("ul", { class: "facts" }, ...facts.filter(Boolean).map((fact) => make("li", {}, fact))),
           item.placed ? this.naming(item, twins) : null,
           make("p", { text: "Is it wrong? Switch it off, and say why:" }), this.marks(item, twins))),
@@ -95,7 +95,7 @@ export class Browser {
   near(item, near) {
     const own = near.label === item.label;
     return make("li", {}, make("figure", { class: own ? "" : "foreign" },
-      make("img", { src: `/api/training/${near.index}/picture?run=${this.run.key}`, alt: near.name, width: 112, height: 112, loading: "lazy" }),
+      make("img", { src: at(`/api/training/${near.index}/picture?run=${this.run.key}`), alt: near.name, width: 112, height: 112, loading: "lazy" }),
       make("figcaption", {}, `${own ? "" : "✗ "}${this.run.classes[near.label]} `, term("near", points(near.similarity)))));
   }
 }
