@@ -1,5 +1,6 @@
 """Every kind of file shows in the tensor what a person sees in a viewer; broken files say why."""
 
+import os
 import pickle
 import struct
 import zlib
@@ -306,6 +307,13 @@ def test_broken_files_are_named_with_the_reason(tmp_path: Path, kind: str, suffi
 def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnreadableImage, match=r"gone\.png: No such file"):
         read_image(tmp_path / "gone.png", size=SIDE)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(UnreadableImage, match="a pipe or a device"):
+        read_image(tmp_path / "pipe.jpg", size=8)
 
 
 def test_decompression_bomb_is_refused(tmp_path: Path) -> None:

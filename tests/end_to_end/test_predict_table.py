@@ -199,16 +199,59 @@ def test_rows_of_something_else_are_never_mixed(
     refused(words(other, own, out), "model")
     refused([*words(run_folder, own, out)[:-1], "5"], "--batch-size")
     refused(words(run_folder, own, out, "--classes", "1"), "--classes")
-    new = own / "new.png"
-    shutil.copy(own / "day 0" / "48.png", new)
-    refused(words(run_folder, own, out), "list of images")
-    new.unlink()
-    changed = own / "day 1" / "01.png"
-    before = changed.stat()
-    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
-    refused(words(run_folder, own, out), "list of images")
     assert main(words(other, own, out, "--overwrite")) == 0
     assert {row["familiar"] for row in table(out)} == {"false", ""}  # all of the other model
+
+
+def test_a_folder_that_grew_is_gone_on_with(
+    run_folder: Path,
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stopped_at: Callable[..., None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """16 rows are there; then a file is new, one has changed (of a row that was there), one is gone."""
+    own, out = tmp_path / "photos", tmp_path / "answers.csv"
+    shutil.copytree(photos, own)
+    stopped_at(2)
+    assert main(words(run_folder, own, out)) == 130
+    monkeypatch.undo()
+    shutil.copy(own / "day 0" / "48.png", own / "a new.png")
+    shutil.copy(own / "day 0" / "03.png", own / "day 0" / "06.png")
+    (own / "day 0" / "09.png").unlink()
+    looked = _counted(monkeypatch)
+    capsys.readouterr()
+    assert main(words(run_folder, own, out)) == 0
+    said = capsys.readouterr().err
+    assert "14 of them from an earlier, interrupted run" in said
+    assert "(file changed, or not named any more): 2" in said
+    assert sum(looked) == 1 + 1 + (50 - 16) - 2  # new, changed, all that was missing but two broken ones
+    rows = {Path(row["file"]).name: row for row in table(out)}
+    assert [row["file"] for row in table(out)] == [str(path) for path in _walked(own)]
+    for name in ("class", "probability", "distance"):
+        assert rows["06.png"][name] == rows["03.png"][name]
+        assert rows["a new.png"][name] == rows["48.png"][name]
+    monkeypatch.undo()
+    assert main(words(run_folder, own, tmp_path / "at once.csv")) == 0
+    _close(table(out), table(tmp_path / "at once.csv"))
+
+
+def _walked(folder: Path) -> list[Path]:
+    """A folder's own files, then those of its folders."""
+    names = sorted(folder.iterdir(), key=lambda path: (path.is_dir(), path.name))
+    return [file for path in names for file in ([path] if path.is_file() else sorted(path.iterdir()))]
+
+
+def _close(mine: list[dict[str, str]], theirs: list[dict[str, str]]) -> None:
+    """Equal up to the last digit, which may depend on the other images of a batch."""
+    assert len(mine) == len(theirs)
+    for one, other in zip(mine, theirs, strict=True):
+        for name, value in one.items():
+            if name in ("probability", "distance") and value:
+                assert float(value) == pytest.approx(float(other[name]), abs=2e-6)
+            elif not name[-1].isdigit():
+                assert value == other[name]
 
 
 def test_a_damaged_part_is_refused(
@@ -224,7 +267,9 @@ def test_a_damaged_part_is_refused(
     assert main(words(run_folder, photos, out)) == 130
     monkeypatch.undo()
     lines = part.read_bytes().splitlines(keepends=True)
-    for damage in ([lines[0], lines[1][:50] + b"\n", *lines[2:]], [lines[0], b"[]\n"], [b"7\n"]):
+    narrow = json.dumps([[stamp, row[:-1]] for stamp, row in json.loads(lines[1])]).encode() + b"\n"
+    torn = [lines[0], lines[1][:50] + b"\n", *lines[2:]]
+    for damage in (torn, [lines[0], b"[]\n"], [lines[0], b"[7]\n"], [b"7\n"], [lines[0], narrow]):
         part.write_bytes(b"".join(damage))
         assert main(words(run_folder, photos, out)) == 2
         assert "is damaged; --overwrite" in capsys.readouterr().err

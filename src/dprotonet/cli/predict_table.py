@@ -81,6 +81,9 @@ def _tell(summary: "TableSummary", out: Path) -> None:
 
     kept = f", {summary.kept} of them from an earlier, interrupted run" if summary.kept else ""
     print(f"predictions of {summary.images} images: {out}{kept}", file=sys.stderr)
+    if summary.dropped:
+        said = "rows of the interrupted run left out (file changed, or not named any more)"
+        print(f"{said}: {summary.dropped}", file=sys.stderr)
     if summary.unfamiliar:
         print(f"unlike what this run knows: {summary.unfamiliar}", file=sys.stderr)
     if broken := summary.unreadable:

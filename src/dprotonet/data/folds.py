@@ -32,6 +32,11 @@ def fold_splits(splits: Splits, *, folds: int, fold: int, seed: int) -> Splits:
     return replace(splits, train=Subset(pool, train), val=Subset(pool, val))
 
 
+def parts_of(images: ImageData, *, folds: int, seed: int) -> list[int]:
+    """The part of every image of one split, from 0, as for folds."""
+    return fold_of_each(images.labels, _groups(images), folds=folds, seed=seed)
+
+
 def fold_of_each(
     labels: Sequence[int], groups: Sequence[Sequence[int]], *, folds: int, seed: int
 ) -> list[int]:

@@ -8,6 +8,8 @@ Unstated: the paper "cropped to 224x224". We resize the whole image to the squar
 test pipeline does: no localisation truth is cropped away, and image and mask stay aligned.
 """
 
+import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -136,8 +138,11 @@ def read_mask(
 
 
 def contents(path: str | PathLike[str]) -> bytes:
-    """The bytes of a file; `UnreadableImage` says why there are none."""
+    """The bytes of a file; `UnreadableImage` says why there are none. A pipe would be waited for for ever."""
     try:
+        kind = os.stat(path).st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise _unreadable(str(path), "a pipe or a device, not a file")
         return Path(path).read_bytes()
     except OSError as error:
         raise _unreadable(str(path), error.strerror or str(error)) from error

@@ -128,7 +128,7 @@ class Trainer:
         self._open(folder, accelerator)
         if accelerator.is_main_process:
             warn_of_epochs(self.config)
-        engine = yield from self._engine(network, splits, accelerator)
+        engine = yield from self.engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
         with tracked(accelerator, self.config, folder.path):
@@ -199,9 +199,10 @@ class Trainer:
         if engine.accelerator.is_main_process:
             folder.cut_metrics(size)
 
-    def _engine(
+    def engine(
         self, network: Network, splits: Splits, accelerator: Accelerator
     ) -> Generator[Preparing, None, Engine]:
+        """What trains `network`, with features of a backbone that rests computed."""
         training = self.config.training
         network.to(accelerator.device)
         if training.mode == "joint":
@@ -275,6 +276,16 @@ class Trainer:
         """Images of a split as this network wants them."""
         normalise = build_normalise(network.encoder.backbone, self.config.network.channels)
         return Views(data, normalise, augment=augment, seed=self.config.data.data_seed)
+
+    def judged(
+        self, network: Network, data: ImageData, accelerator: Accelerator
+    ) -> Generator[Preparing, None, ViewSource]:
+        """Images without augmentation, as the engine's network wants them."""
+        first, _ = self.divided(network)
+        views = self.views(network, data)
+        if first is None:
+            return views
+        return (yield from self.frozen(views, first, accelerator, 0))
 
     def frozen(
         self, views: Views, first: nn.Module, accelerator: Accelerator, augmentations: int

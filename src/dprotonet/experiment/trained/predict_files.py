@@ -1,13 +1,14 @@
 """The answers to many image files in one table, made batch by batch so that an interrupted run goes on.
 
-Batches are those of the whole list, whether a run was interrupted or not: a network's last digit may depend
-on the other images of a batch, and the finished file must be the same.
+Whole batches are kept, so batches are the same whether a run was interrupted or not: a network's last digit
+may depend on the other images of a batch, and the finished file must be the same. Only where images came or
+changed in between can a last digit differ from that of a run that was not interrupted.
 """
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ class TableSummary:
 
     images: int = 0
     kept: int = 0  # rows that an earlier, interrupted run had made
+    dropped: int = 0  # other rows of it: the file has changed since, or is not named any more
     unfamiliar: int = 0
     unreadable: dict[str, str] = field(default_factory=dict)  # file and reason
 
@@ -52,38 +54,42 @@ def predict_files(
     overwrite: bool = False,
     on_progress: Progress | None = None,
 ) -> TableSummary:
-    """Write the table `out`, .csv or .parquet; goes on where a run with the same model and images stopped."""
+    """Write the table `out`, .csv or .parquet; goes on where a run with the same model and settings stopped.
+
+    Files that are new or have changed since are predicted then, and the rows of the others are kept.
+    """
     chosen = settings or TableSettings()
     check_table(out, overwrite=overwrite)
     check_dicom([str(path) for path in paths])
     columns = table_columns(min(chosen.likely, len(model.classes)))
-    batches = batches_of(paths, chosen.batch_size)
-    table = UnfinishedTable(out, _basis(model, paths, chosen), [len(batch) for batch in batches])
+    table = UnfinishedTable(out, _basis(model, chosen), len(columns))
     with claimed(out):
-        done = table.begin(overwrite=overwrite)
-        kept = sum(table.batches[:done])
-        for count in _append(table, model, batches[done:], chosen.likely):
+        table.begin(overwrite=overwrite)
+        stamps = [file_stamp(path) for path in paths]
+        old = set(table.places)
+        missing = {path: stamp for path, stamp in zip(paths, stamps, strict=True) if stamp not in old}
+        for count in _append(table, model, missing, chosen):
             if on_progress is not None:
-                on_progress(kept + count, len(paths))
-        write_table(out, columns, table.rows())
-        summary = _summary(columns, table.rows(), kept)
+                on_progress(len(paths) - len(missing) + count, len(paths))
+        write_table(out, columns, table.rows(stamps))
+        summary = _summary(columns, table.rows(stamps))
         table.remove()
-    return summary
+    return replace(summary, kept=sum(map(old.__contains__, stamps)), dropped=len(old.difference(stamps)))
 
 
 def _append(
-    table: UnfinishedTable, model: TrainedModel, batches: Iterable[Sequence[Path]], likely: int
+    table: UnfinishedTable, model: TrainedModel, missing: Mapping[Path, str], settings: TableSettings
 ) -> Iterator[int]:
-    """The rows of these batches; yields how many there are after each."""
-    count, classes = 0, min(likely, len(model.classes))
-    for answered in answered_files(model, batches):
-        table.append([table_row(item, classes) for item in answered])
+    """The rows of these files, each with its stamp; yields how many there are after each batch."""
+    count, classes = 0, min(settings.likely, len(model.classes))
+    for answered in answered_files(model, batches_of(list(missing), settings.batch_size)):
+        table.append([(missing[item.path], table_row(item, classes)) for item in answered])
         count += len(answered)
         yield count
 
 
-def _summary(columns: Sequence[str], rows: Iterable[Sequence[Any]], kept: int) -> TableSummary:
-    summary = TableSummary(kept=kept)
+def _summary(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> TableSummary:
+    summary = TableSummary()
     for row in rows:
         cells = dict(zip(columns, row, strict=True))
         summary.images += 1
@@ -93,11 +99,10 @@ def _summary(columns: Sequence[str], rows: Iterable[Sequence[Any]], kept: int) -
     return summary
 
 
-def _basis(model: TrainedModel, paths: Sequence[Path], settings: TableSettings) -> Mapping[str, Any]:
-    """All that rows depend on, by the words for it in a message."""
+def _basis(model: TrainedModel, settings: TableSettings) -> Mapping[str, Any]:
+    """All that rows depend on beside their files, by the words for it in a message."""
     return {
         "model": model_digest(model),
-        "list of images": images_digest(paths),
         "device": str(model.network.head.weight.device),
         "version of dprotonet": __version__,
         "--batch-size": settings.batch_size,
@@ -111,17 +116,11 @@ def model_digest(model: TrainedModel) -> str:
     return tensor_digest(dict(sorted(model.network.state_dict().items())), beginning=json.dumps(said))
 
 
-def images_digest(paths: Sequence[Path]) -> str:
-    """Another one for other names, another order, or a file that has changed since."""
-    digest = blake2b(digest_size=16)
-    for path in paths:
-        digest.update(os.fsencode(path) + repr(_state(path)).encode() + b"\0")
-    return digest.hexdigest()
-
-
-def _state(path: Path) -> tuple[int, int] | None:
+def file_stamp(path: Path) -> str:
+    """Another one for another name, or a file that has changed since."""
     try:
         found = path.stat()
+        state = f"{found.st_size} {found.st_mtime_ns}"
     except OSError:
-        return None
-    return found.st_size, found.st_mtime_ns
+        state = "not there"
+    return blake2b(os.fsencode(path) + b"\0" + state.encode(), digest_size=12).hexdigest()

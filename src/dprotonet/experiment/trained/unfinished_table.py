@@ -1,86 +1,105 @@
 """The rows of a table that is being made, kept beside it so that an interrupted command goes on.
 
-    TABLE.part    first line: what the rows depend on (model, images, settings); then one line per batch
+    TABLE.part    first line: what all rows depend on (model, settings); then one line per batch, each row
+                  with the stamp of its file
 
-A line is whole once it ends, so what a kill leaves of the last one is cut off and made again. Rows that
-depend on anything else are never mixed with ours: that is an error, or they are dropped on request.
+A line is whole once it ends, so what a kill leaves of the last one is cut off and made again. A row counts as
+long as its file has the same stamp; rows that depend on another model or other settings are never mixed with
+ours: that is an error, or they are dropped on request.
 """
 
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.prediction_table import Row
 
+Stamped = Sequence[tuple[str, Row]]  # rows with the stamps of their files
 
-@dataclass(frozen=True)
+
+@dataclass
 class UnfinishedTable:
-    """The file TABLE.part; `basis` is what its rows depend on, `batches` how many rows each line has."""
+    """The file TABLE.part; `basis` is what all rows depend on, `width` how many cells a row has."""
 
     out: Path
     basis: Mapping[str, Any]
-    batches: Sequence[int]
+    width: int
+    places: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)  # stamp: line and row in it
 
     @property
     def path(self) -> Path:
         return self.out.with_name(f"{self.out.name}.part")
 
-    def begin(self, *, overwrite: bool) -> int:
-        """How many batches are there; rows of another basis are refused, or dropped by `overwrite`."""
-        lines = self._lines()
-        if lines and (complaint := self._complaint(lines)):
+    def begin(self, *, overwrite: bool) -> None:
+        """Find what is there; rows of another basis are refused, or dropped by `overwrite`."""
+        if self._complete():
+            if not (complaint := self._complaint()):
+                return
             if not overwrite:
                 raise UserError(f"{complaint}; --overwrite begins anew, or name another file")
-            lines = []
-        if not lines:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_bytes(self._first)
-            return 0
-        os.truncate(self.path, sum(len(line) for line in lines))  # what a kill left of a line
-        return len(lines) - 1
+        self.places.clear()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(json.dumps(dict(self.basis), ensure_ascii=False).encode() + b"\n")
 
-    def append(self, rows: Sequence[Row]) -> None:
+    def append(self, rows: Stamped) -> None:
         """One batch, on disk when this returns."""
         line = json.dumps(rows, ensure_ascii=False).encode() + b"\n"
         with self.path.open("ab") as file:
+            place = file.tell()
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
+        self._remember(place, rows)
 
-    def rows(self) -> Iterator[Row]:
-        """All rows so far, in order."""
+    def rows(self, stamps: Sequence[str]) -> Iterator[Row]:
+        """The rows with these stamps, in this order, all of which must be there."""
+        known, batch = -1, []
         with self.path.open("rb") as file:
-            next(file)
-            for line in file:
-                yield from json.loads(line)
+            for stamp in stamps:
+                place, number = self.places[stamp]
+                if place != known:
+                    file.seek(place)
+                    known, batch = place, json.loads(file.readline())
+                yield batch[number][1]
 
     def remove(self) -> None:
         """When the table is there."""
         self.path.unlink(missing_ok=True)
 
-    @property
-    def _first(self) -> bytes:
-        return json.dumps(dict(self.basis), ensure_ascii=False).encode() + b"\n"
+    def _remember(self, place: int, rows: Stamped) -> None:
+        self.places |= {stamp: (place, number) for number, (stamp, _) in enumerate(rows)}
 
-    def _lines(self) -> list[bytes]:
-        """Those that are whole."""
+    def _complete(self) -> bool:
+        """Whether a first line is there, and what a kill left of the last one is gone."""
         if not self.path.exists():
-            return []
-        lines = self.path.read_bytes().splitlines(keepends=True)
-        return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+            return False
+        with self.path.open("r+b") as file:
+            end = sum(len(line) for line in file if line.endswith(b"\n"))
+            file.truncate(end)
+        return end > 0
 
-    def _complaint(self, lines: Sequence[bytes]) -> str:
-        """Why these lines cannot be gone on with."""
+    def _complaint(self) -> str:
+        """Why these lines cannot be gone on with; else their rows are remembered."""
         try:
-            basis, *batches = (json.loads(line) for line in lines)
-            whole = [len(batch) for batch in batches] == list(self.batches[: len(batches)])
-            others = [key for key in {**self.basis, **basis} if basis.get(key) != self.basis.get(key)]
+            with self.path.open("rb") as file:
+                basis = json.loads(file.readline())
+                others = [key for key in {**self.basis, **basis} if basis.get(key) != self.basis.get(key)]
+                if others:
+                    return f"{self.path} was begun with another {', '.join(others)}"
+                place = file.tell()
+                for line in file:
+                    self._remember(place, self._checked(json.loads(line)))
+                    place += len(line)
         except (ValueError, TypeError, AttributeError):
             return f"{self.path} is damaged"
-        if others:
-            return f"{self.path} was begun with another {', '.join(others)}"
-        return "" if whole else f"{self.path} is damaged"
+        return ""
+
+    def _checked(self, rows: Any) -> Stamped:
+        if not rows or not all(isinstance(stamp, str) and len(row) == self.width for stamp, row in rows):
+            raise ValueError("not the rows of a batch")
+        found: Stamped = rows
+        return found
