@@ -348,6 +348,42 @@ def test_all_broken_is_told_in_the_table_and_by_the_exit_code(
     assert [row["error"] for row in table(out)] == ["the file is empty", "No such file or directory"]
 
 
+def test_prediction_sets_in_table_json_and_words(
+    run_folder: Path, photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "answers.csv"
+    shutil.copytree(run_folder, run, ignore=shutil.ignore_patterns("checkpoint"))
+    path = run / "calibration.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({**content, "scores": [0.6] * 8 + [0.8] * 2}))  # limit of 0.8 coverage: 0.8
+    assert main(words(run, photos, out, "--coverage", "0.8")) == 0
+    model = dp.load(run)
+    for row in [row for row in table(out) if not row["error"]][::7]:
+        shares = model.predict(row["file"]).probabilities
+        wanted = [name for name in sorted(shares, key=lambda name: -shares[name]) if shares[name] >= 0.2]
+        assert json.loads(row["class_set"]) == wanted
+        assert model.predict(row["file"], coverage=0.8).class_set == tuple(wanted)
+    assert all(row["class_set"] == "" for row in table(out) if row["error"])
+    image = str(photos / "day 0" / "48.png")
+    capsys.readouterr()
+    assert main(["predict", str(run), image, "--coverage", "0.8", "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)["predictions"]
+    assert (said["coverage"], said["class_set"][0]) == (0.8, said["class_name"])
+    assert main(["predict", str(run), image, "--coverage", "0.8"]) == 0
+    assert "the true class is among such in 80.0 %" in capsys.readouterr().out.replace("\n", " ")
+    assert main(["predict", str(run), image, "--coverage", "0.95"]) == 2
+    assert (
+        "takes 19 images that the run has not learned from, and it was calibrated on 10"
+        in capsys.readouterr().err
+    )
+    for odd in ("0", "1", "1.5", "nan"):
+        assert main(["predict", str(run), image, "--coverage", odd]) == 2
+        assert "between 0 and 1" in capsys.readouterr().err
+    path.unlink()
+    assert main(words(run, photos, tmp_path / "b.csv", "--coverage", "0.8")) == 2
+    assert "run dprotonet calibrate first" in capsys.readouterr().err
+
+
 MISTAKES = [
     ("PHOTOS/*.webp --out OUT/a.csv", "no file matches"),
     ("OUT/empty --out OUT/a.csv", "has no image"),

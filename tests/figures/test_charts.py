@@ -8,7 +8,13 @@ import pytest
 import torch
 from PIL import Image, ImageColor
 
-from dprotonet.figures import confusion_figure, overlay, training_curve
+from dprotonet.figures import (
+    ReliabilityGroup,
+    confusion_figure,
+    overlay,
+    reliability_figure,
+    training_curve,
+)
 from dprotonet.figures.overlay import heat
 from dprotonet.figures.style import AGAINST, FOR, PAPER
 
@@ -93,3 +99,13 @@ def test_overlay_refuses_what_does_not_fit() -> None:
 def test_importing_the_room_leaves_matplotlib_alone() -> None:
     code = "import sys, dprotonet.figures; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_reliability_diagram_is_drawn_and_nothing_is_refused() -> None:
+    groups = [ReliabilityGroup(0.55, 0.5, 0.2, 0.8, 6), ReliabilityGroup(0.97, 0.99, 0.9, 1.0, 300)]
+    drawn = reliability_figure(groups, title="test")
+    assert drawn.width > 400
+    moved = reliability_figure([groups[0], ReliabilityGroup(0.97, 0.6, 0.5, 0.7, 300)], title="test")
+    assert drawn.tobytes() != moved.tobytes()
+    with pytest.raises(ValueError, match="one image at least"):
+        reliability_figure([])

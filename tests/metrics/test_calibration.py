@@ -12,6 +12,7 @@ from dprotonet.metrics.calibration import (
     HOTTEST,
     accuracy_at_coverage,
     brier_score,
+    error_by_chance,
     expected_calibration_error,
     fitted_temperature,
     reliability_bins,
@@ -92,6 +93,26 @@ def test_the_surest_answers_count_first() -> None:
     assert found == pytest.approx([1, 1, 1, 2 / 3, 1 / 2])
     with pytest.raises(ValueError, match="coverage is 0"):
         accuracy_at_coverage(probabilities, labels, 0)
+
+
+def test_error_by_chance_is_that_of_labels_drawn_from_the_probabilities() -> None:
+    """Planted truth: 200 sets of labels drawn from the softmax have that error on average, 1 in 20 more."""
+    logits, _ = logits_of(7, images=80)
+    shares, random = logits.softmax(1), torch.Generator().manual_seed(1)
+    drawn = [torch.multinomial(shares, 1, generator=random).flatten() for _ in range(200)]
+    errors = torch.tensor([expected_calibration_error(shares, labels) for labels in drawn])
+    chance = error_by_chance(shares)
+    assert chance.mean == pytest.approx(errors.mean().item(), rel=0.05)
+    assert (errors > chance.high).double().mean().item() == pytest.approx(0.05, abs=0.04)
+    assert chance.mean > 0.05  # with 80 images
+
+
+def test_error_by_chance_falls_with_images_and_says_nothing_of_none() -> None:
+    few, many = (error_by_chance(logits_of(8, images=count)[0].softmax(1)).mean for count in (100, 10_000))
+    assert many < few / 5
+    assert error_by_chance(torch.eye(3, dtype=torch.float64)).high == 0  # certain answers leave no chance
+    assert math.isnan(error_by_chance(torch.zeros(0, 2)).mean)
+    assert error_by_chance(torch.full((9, 2), 0.5)) == error_by_chance(torch.full((9, 2), 0.5))
 
 
 @pytest.mark.parametrize("planted", [0.3, 1.0, 2.5, 9.0])

@@ -1,53 +1,78 @@
 """`dprotonet calibrate`: what a run's logits mean in per cent; training does it by itself."""
 
-import json
-import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-import tyro
+from typing import TYPE_CHECKING, Literal
 
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.source import AllowLeaks, Json, RunFolderPath, SameClasses, data_of
+from dprotonet.cli.written import tell_written
+from dprotonet.errors import UserError
+
+if TYPE_CHECKING:
+    from dprotonet.cli.progress import Reporter
+    from dprotonet.experiment.model import Model
+    from dprotonet.experiment.runs.calibration import Calibration
 
 
 @dataclass(frozen=True)
 class CalibrateArguments:
     """Fit the temperature that makes a run's probabilities true, to images it was not trained on."""
 
-    run: Annotated[Path, tyro.conf.Positional]
-    """The run folder; its calibration.json is written."""
-    data: str | None = None
-    """Other images of the same classes (default: the data the run was trained on)."""
-    split: Literal["val", "test"] = "val"
-    """The split to fit to; never train, which the run has learned from."""
-    json: bool = False
-    """Print one JSON object on stdout and nothing else there."""
+    run: RunFolderPath
+    data: SameClasses = None
+    split: Literal["val", "test"] | None = None
+    """The split to fit to (default: val); never train, which the run has learned from."""
+    folds: int | None = None
+    """Fit to the training images instead, each answered by a network that was trained without it: so many
+    networks are trained. Default: 5 in frozen mode with fewer than 100 validation images, else 0."""
+    cache: Path | None = None
+    """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
+    json: Json = False
+    allow_leaks: AllowLeaks = False
 
 
 def main(words: list[str]) -> None:
     arguments = parsed(CalibrateArguments, words, command="calibrate")
+    if arguments.folds and (arguments.data is not None or arguments.split is not None):
+        raise UserError("--folds is of the run's own training images: leave out --data and --split")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.evaluation.evaluation import evaluate_model, measured_calibration
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run)
-    data = replace(model.config.data, data=arguments.data or model.config.data.data)
     with Reporter(stderr_console()) as reporter:
-        evaluation = evaluate_model(
-            model,
-            data,
-            split=arguments.split,
-            on_scan=lambda done, total: reporter.advance("scan", done, total),
-            on_batch=lambda done, total: reporter.advance("measuring", done, total),
-        )
-    found = measured_calibration(model, evaluation)
+        found = _calibrated(model, arguments, reporter)
     found.write(arguments.run)
-    if arguments.json:
-        json.dump({"run": str(arguments.run), **asdict(found)}, sys.stdout)
-        print()
-        return
-    print(
-        f"{arguments.run}: logits are divided by {found.temperature:.3g}, fitted to {found.images} images; "
-        f"no class is given less than {found.floor:.2g}"
+    content = {name: value for name, value in asdict(found).items() if name != "scores"}
+    tell_written(
+        arguments,
+        content,
+        f"logits are divided by {found.temperature:.3g}, fitted to {found.images} {found.source}; "
+        f"no class is given less than {found.floor:.2g}",
     )
+
+
+def _calibrated(model: "Model", arguments: CalibrateArguments, reporter: "Reporter") -> "Calibration":
+    """On folds where that is asked for, or nothing is asked for and validation images are few."""
+    from dprotonet.experiment.build.training import default_cache
+    from dprotonet.experiment.evaluation.evaluation import evaluate_model, measured_calibration
+    from dprotonet.experiment.runs.finished import finished
+    from dprotonet.experiment.runs.out_of_fold import fold_calibration
+
+    def scanned(done: int, total: int) -> None:
+        reporter.advance("scan", done, total)
+
+    data = data_of(arguments, model.config.data)
+    if arguments.folds != 0 and arguments.data is None and arguments.split is None:
+        cache = arguments.cache or default_cache()
+        work = fold_calibration(arguments.run, folds=arguments.folds, cache=cache, on_scan=scanned)
+        if (found := finished(work, reporter.show)) is not None:
+            return found
+    evaluation = evaluate_model(
+        model,
+        data,
+        split=arguments.split or "val",
+        on_scan=scanned,
+        on_batch=lambda done, total: reporter.advance("measuring", done, total),
+    )
+    return measured_calibration(model, evaluation)

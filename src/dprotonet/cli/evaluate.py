@@ -35,7 +35,7 @@ class EvaluateArguments:
 def main(words: list[str]) -> None:
     arguments = parsed(EvaluateArguments, words, command="evaluate")
     from dprotonet.cli.progress import Reporter, stderr_console
-    from dprotonet.experiment.evaluation.evaluation import evaluate_model, save_evaluation
+    from dprotonet.experiment.evaluation.evaluation import evaluate_model, reliability_path, save_evaluation
     from dprotonet.experiment.model import Model
 
     console = stderr_console()
@@ -54,6 +54,8 @@ def main(words: list[str]) -> None:
     folder = arguments.out or arguments.run / "evaluation"
     picture = save_evaluation(evaluation, folder, data=data.data, network=model.network)
     summary = {"run": str(arguments.run), "data": data.data, **evaluation.summary(), "picture": str(picture)}
+    diagram = reliability_path(folder, arguments.split)
+    summary["reliability_picture"] = str(diagram) if diagram.is_file() else None
     if arguments.json:
         json.dump(summary, sys.stdout, ensure_ascii=False)
         print()
@@ -84,6 +86,8 @@ def print_summary(summary: dict[str, Any]) -> None:
         said = f"positive class: {summary['positive']} ({summary['positive_reason']})"
         console.print(said, soft_wrap=True, markup=False, highlight=False)
     console.print(f"confusion matrix: {summary['picture']}", soft_wrap=True, markup=False)
+    if summary.get("reliability_picture"):
+        console.print(f"reliability diagram: {summary['reliability_picture']}", soft_wrap=True, markup=False)
 
 
 def _add_calibration(table: "Table", summary: dict[str, Any]) -> None:
@@ -94,6 +98,8 @@ def _add_calibration(table: "Table", summary: dict[str, Any]) -> None:
     table.add_section()
     table.add_row("probabilities", fitted)
     table.add_row("calibration error (ECE)", f"{summary['ece']:.4f}")
+    chance = summary["ece_by_chance"]
+    table.add_row("ECE expected by chance", f"{chance['mean']:.4f}, 19 in 20 below {chance['high']:.4f}")
     table.add_row("Brier score", f"{summary['brier']:.4f}")
     for share, right in summary["accuracy_at_coverage"].items():
         table.add_row(f"accuracy of the surest {percent(float(share), 0)}", percent(right))

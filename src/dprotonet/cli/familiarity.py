@@ -1,7 +1,5 @@
 """`dprotonet familiarity`: from when on an image is like nothing a run knows; training does it by itself."""
 
-import json
-import sys
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,6 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.written import tell_written
 from dprotonet.errors import UserError
 from dprotonet.percent import percent
 
@@ -51,11 +50,9 @@ def main(words: list[str]) -> None:
             on_progress=lambda done, total: reporter.advance("measuring", done, total),
         )
     found.write(arguments.run)
-    if arguments.json:
-        json.dump({"run": str(arguments.run), **asdict(found)}, sys.stdout)
-        print()
-        return
-    print(
-        f"{arguments.run}: an image is strange beyond {found.threshold:.4g}, the {found.statistic}; "
-        f"so are {percent(found.share)} of images like the {found.images} it was measured on"
+    tell_written(
+        arguments,
+        asdict(found),
+        f"an image is strange beyond {found.threshold:.4g}, the {found.statistic}; "
+        f"so are {percent(found.share)} of images like the {found.images} it was measured on",
     )

@@ -38,6 +38,8 @@ class PredictArguments:
     """Replace the table of --out, if it is there."""
     classes: int = 3
     """Number of likeliest classes per row of a table."""
+    coverage: float | None = None
+    """Such as 0.9: also the prediction set, the classes that the true one is among for nine images in ten."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     batch_size: int = 32
@@ -64,6 +66,7 @@ def _predict_and_show(arguments: PredictArguments) -> None:
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run, device=arguments.device)
+    model.check_coverage(arguments.coverage)
     if arguments.out is not None:
         model.check_sources()
     predictions, skipped = _predictions(model, arguments)
@@ -86,7 +89,7 @@ def _predictions(model: "Model", arguments: PredictArguments) -> tuple[list["Pre
     for batch in answered_files(model, batches_of(named_images(arguments.images), arguments.batch_size)):
         for item in batch:
             if item.answer is not None:
-                good.append(item.answer.prediction(str(item.path)))
+                good.append(item.answer.prediction(str(item.path), coverage=arguments.coverage))
             else:
                 skipped[str(item.path)] = str(item.error)
                 print(f"dprotonet: skipped: {item.error}", file=sys.stderr)
@@ -134,6 +137,9 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
         if rival is not None:
             table.caption = escape(f"lead: points ahead of {rival}, the likeliest other class")
         console.print(table)
+        if item.class_set is not None and item.coverage is not None:
+            said = f"{', '.join(item.class_set)} (the true class is among such in {percent(item.coverage)})"
+            console.print(escape(said), soft_wrap=True)
         if said := warning_of(item.distance):
             console.print(escape(said), soft_wrap=True)
 

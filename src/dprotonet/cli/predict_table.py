@@ -30,6 +30,8 @@ class TableArguments(Protocol):
     @property
     def classes(self) -> int: ...
     @property
+    def coverage(self) -> float | None: ...
+    @property
     def json(self) -> bool: ...
     @property
     def batch_size(self) -> int: ...
@@ -63,14 +65,15 @@ def _written(arguments: TableArguments, out: Path) -> "TableSummary":
     from dprotonet.experiment.trained.predict_files import TableSettings, predict_files
     from dprotonet.experiment.trained.trained_model import TrainedModel
 
-    paths = named_images(arguments.images)
     model = TrainedModel.load(arguments.run, device=arguments.device)
+    model.check_coverage(arguments.coverage)
+    paths = named_images(arguments.images)
     with Reporter(stderr_console()) as reporter:
         return predict_files(
             model,
             paths,
             out,
-            settings=TableSettings(arguments.batch_size, arguments.classes),
+            settings=TableSettings(arguments.batch_size, arguments.classes, arguments.coverage),
             overwrite=arguments.overwrite,
             on_progress=lambda done, total: reporter.advance("predicting", done, total),
         )

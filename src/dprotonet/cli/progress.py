@@ -14,6 +14,7 @@ _LABELS = {
     "features": "computing backbone features",
     "levels": "joining levels of the backbone",
     "scan": "reading images",
+    "calibrating": "training without a part of the images, to calibrate",
 }
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dprotonet.cli.parse import parsed
 from dprotonet.config import (
@@ -51,6 +51,9 @@ class TrainArguments:
     """Continue the interrupted run in --out."""
     overwrite: bool = False
     """Replace an existing run in --out."""
+    calibration: Literal["auto", "folds", "validation"] = "auto"
+    """Images on which probabilities are calibrated: validation, or training images in 5 folds, each answered
+    by a network trained without it; auto takes folds in frozen mode with fewer than 100 validation images."""
     cache: Path | None = None
     """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
     data: DataConfig = field(default_factory=DataConfig)
@@ -129,6 +132,8 @@ def run(
 ) -> None:
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build.training import default_cache
+    from dprotonet.experiment.runs.finished import finished
+    from dprotonet.experiment.runs.out_of_fold import trained_and_calibrated
     from dprotonet.experiment.runs.trainer import Trainer, leave_group
 
     console = stderr_console()
@@ -143,7 +148,7 @@ def run(
             origins=resolved.origins,
             on_open=on_open,
         )
-        reporter.watch(trainer.run())
+        finished(trained_and_calibrated(trainer, arguments.calibration), reporter.show)
     leave_group()
     console.print(
         f"the run is in {out}; next: dprotonet evaluate {shlex.quote(str(out))}", soft_wrap=True, markup=False

@@ -1,6 +1,6 @@
 """The Python API in a few functions: `train` and `load` a model, open a `classifier` or a data set."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -18,6 +18,7 @@ from dprotonet.experiment.model import Model
 from dprotonet.experiment.progress_bar import ProgressBar
 from dprotonet.experiment.runs.choose_mode import MODES, ModeTrials, Trial, with_mode
 from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.out_of_fold import CalibrationImages, trained_and_calibrated
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.experiment.settings.idle_settings import check_idle
@@ -62,6 +63,7 @@ def train(
     resume: bool = False,
     on_event: OnEvent | None = None,
     progress: bool | None = None,
+    calibration: CalibrationImages = "auto",
     **settings: Any,
 ) -> Model:
     """Train into the run folder `out`, and load the best model.
@@ -74,6 +76,10 @@ def train(
     and with `mode="auto"` a `Trial` around each event of its trials) and stops training by returning True.
     What is returned then is the best model so far; before the first `RoundDone` there is none, which is a
     UserError. The run can be resumed either way; stopped trials go on when the same call is made again.
+
+    `calibration` says on which images probabilities are calibrated: `validation`, or `folds` of the training
+    images, each answered by a network trained without it; `auto` takes folds where they are cheap (frozen
+    mode) and validation images few.
 
     `progress` shows a bar; None does so in a notebook or where stderr is a terminal.
     """
@@ -89,7 +95,7 @@ def train(
     if not resume:  # which says itself what it cannot change
         _check_idle(asked, {name for some in given for name in names_of(some)})
     with ProgressBar(progress) as bar:
-        run = _Run(asked, place, overwrite, resume and _begun(place), bar, on_event)
+        run = _Run(asked, place, overwrite, resume and _begun(place), bar, on_event, calibration)
         stopped = run.to_the_end()
     if stopped and not (place / "model.safetensors").is_file():
         raise UserError(f"stopped before {place} had a model; train(out=…, resume=True) goes on")
@@ -110,11 +116,12 @@ class _Run:
     resume: bool
     bar: ProgressBar
     on_event: OnEvent | None
+    calibration: CalibrationImages
 
     def to_the_end(self) -> bool:
         """Whether it was stopped before."""
         try:
-            with closing(_events(self._trainer())) as events:  # closed also when on_event raises
+            with closing(trained_and_calibrated(self._trainer(), self.calibration)) as events:
                 finished(events, self._watch)
         except _Stopped:
             return True
@@ -148,10 +155,6 @@ class _Run:
             origins={"training.mode": "chosen by cross-validation"},
             on_open=lambda: trials.settle(choice),
         )
-
-
-def _events(trainer: Trainer) -> Generator[Preparing | Event, None, None]:
-    yield from trainer.run()
 
 
 def _place(out: str | PathLike[str] | None, *, overwrite: bool, resume: bool) -> Path:

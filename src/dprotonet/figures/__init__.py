@@ -21,6 +21,7 @@ from dprotonet.figures.overlay import binary_image, contact_sheet, heatmap_blend
 from dprotonet.figures.part_sheet import PartRow, part_sheet
 from dprotonet.figures.placed import cropped, placed
 from dprotonet.figures.prototype_sheet import prototype_sheet
+from dprotonet.figures.reliability import ReliabilityGroup, reliability_figure
 from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
 from dprotonet.figures.style import HEAT
 
@@ -32,6 +33,7 @@ __all__ = [
     "ExplanationRow",
     "GridAnswer",
     "PartRow",
+    "ReliabilityGroup",
     "binary_image",
     "comparison_grid",
     "confusion_figure",
@@ -53,6 +55,7 @@ __all__ = [
     "picture",
     "placed",
     "prototype_sheet",
+    "reliability_figure",
     "saliency_sheet",
     "stack",
     "training_curve",

@@ -15,6 +15,7 @@ from torch import Tensor
 from dprotonet.metrics.guards import check_numbers, class_numbers, within_unit
 
 BINS = 15
+DRAWS = 1000  # of labels, for the error that chance alone makes
 COLDEST, HOTTEST = 0.01, 100.0  # between which a temperature is looked for
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _STEPS = 80  # of the golden section: log T is known to 1e-12 and better
@@ -42,13 +43,17 @@ def reliability_bins(
     if bins < 1:
         raise ValueError(f"bins is {bins}; at least one is needed")
     sure, right = _answers(probabilities, labels)
-    place = ((sure * bins).ceil().long() - 1).clamp(0, bins - 1)
+    place = _bin_numbers(sure, bins)
     found = []
     for number in range(bins):
         inside = place == number
         means = sure[inside].mean().item(), right[inside].mean().item()  # NaN of none
         found.append(ReliabilityBin(number / bins, (number + 1) / bins, int(inside.sum()), *means))
     return tuple(found)
+
+
+def _bin_numbers(sure: Tensor, bins: int) -> Tensor:
+    return ((sure * bins).ceil().long() - 1).clamp(0, bins - 1)
 
 
 def expected_calibration_error(probabilities: Tensor, labels: Tensor, *, bins: int = BINS) -> float:
@@ -61,6 +66,35 @@ def calibration_error(bins: Sequence[ReliabilityBin]) -> float:
     total = sum(item.images for item in bins)
     gaps = [item.images * abs(item.accuracy - item.confidence) for item in bins if item.images]
     return math.fsum(gaps) / total if total else math.nan
+
+
+@dataclass(frozen=True)
+class ChanceError:
+    """The calibration error of a perfectly calibrated model: on average, and what 19 in 20 stay below."""
+
+    mean: float
+    high: float
+
+
+def error_by_chance(
+    probabilities: Tensor, *, bins: int = BINS, draws: int = DRAWS, seed: int = 0
+) -> ChanceError:
+    """The calibration error that answers stated with these probabilities have if every one of them is true.
+
+    With few images it is far from 0: ten answers of 90 % are seldom right nine times exactly. Whether an
+    answer is right is drawn from its probability, `draws` times. NaN when there is no image.
+    """
+    sure = within_unit(probabilities.detach().cpu().double(), "probabilities").amax(dim=1)
+    if not len(sure):
+        return ChanceError(math.nan, math.nan)
+    places = torch.nn.functional.one_hot(_bin_numbers(sure, bins), bins).double()
+    stated, random = sure @ places, torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(draws):
+        right = (torch.rand(len(sure), generator=random, dtype=torch.float64) < sure).double()
+        found.append((right @ places - stated).abs().sum() / len(sure))
+    errors = torch.stack(found)
+    return ChanceError(errors.mean().item(), errors.quantile(0.95).item())
 
 
 def brier_score(probabilities: Tensor, labels: Tensor) -> float:

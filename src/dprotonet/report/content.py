@@ -75,6 +75,16 @@ class Performance:
     classes: tuple[ClassScore, ...]
     confusion: tuple[tuple[int, ...], ...]
     matrix: Picture | None = None  # where a table of numbers would be too large to read
+    probabilities: "Probabilities | None" = None  # an older evaluation does not say
+
+
+@dataclass(frozen=True)
+class Probabilities:
+    """Whether what is stated in per cent is true."""
+
+    calibrated: bool
+    figures: tuple[Figure, ...]
+    diagram: Picture | None
 
 
 @dataclass(frozen=True)

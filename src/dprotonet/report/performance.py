@@ -8,17 +8,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from dprotonet.experiment.evaluation.calibration import reliability_picture
 from dprotonet.experiment.evaluation.evaluation import Evaluation
 from dprotonet.experiment.evaluation.positive_class import asked_positive
 from dprotonet.figures import confusion_figure
 from dprotonet.metrics.classification import wilson_interval
 from dprotonet.report.about import described_data
-from dprotonet.report.content import ClassScore, Figure, Performance, Picture
+from dprotonet.report.content import ClassScore, Figure, Performance, Picture, Probabilities
 from dprotonet.report.embed import WIDE, embedded_picture
-from dprotonet.report.words import percent
+from dprotonet.report.words import counted, percent
 from dprotonet.training.checkpoint import weights_digest
 
 FILE = "evaluation/test.json"  # in the run folder
+SQUARE = 640  # edge of the reliability diagram
 TABLE = 30  # so many classes fit into a table of numbers; more are drawn
 
 
@@ -76,6 +78,7 @@ def _performance(
         classes=tuple(_score(number, row, classes) for number, row in enumerate(confusion)),
         confusion=confusion,
         matrix=None if len(classes) <= TABLE else _drawn(confusion, classes),
+        probabilities=_probabilities(summary),
     )
 
 
@@ -98,6 +101,40 @@ def _figures(
         ),
     ]
     return found + _of_two_classes(summary, classes)
+
+
+def _probabilities(summary: Mapping[str, Any]) -> Probabilities | None:
+    """None where there is no image, or where an older file does not tell."""
+    if "ece_by_chance" not in summary or summary["ece"] is None:
+        return None
+    chance, above = summary["ece_by_chance"], summary["above_99_5"]
+    figures = (
+        Figure(
+            "Calibration error",
+            f"{summary['ece']:.3f}",
+            "how far probabilities are from the share that is right, on average over groups of like "
+            f"probability (ECE); with so few images even true probabilities give {chance['mean']:.3f} by "
+            f"chance, and 19 times in 20 less than {chance['high']:.3f}",
+        ),
+        Figure("Brier score", f"{summary['brier']:.3f}", "their squared error; 0 is best, 2 worst"),
+        Figure(
+            f"Answers above {percent(0.995)}",
+            f"{above['answers']}",
+            f"of which {above['wrong']} were wrong; one in 200 may be",
+        ),
+    )
+    picture = reliability_picture(summary["reliability"])
+    alt = (
+        "Reliability diagram: for each group of answers the share that was right, over what was stated. "
+        + "; ".join(_said(item) for item in summary["reliability"] if item["images"])
+    )
+    diagram = None if picture is None else embedded_picture(picture, alt, longest=SQUARE)
+    return Probabilities(bool(summary["calibrated"]), figures, diagram)
+
+
+def _said(item: Mapping[str, Any]) -> str:
+    stated, right = percent(item["confidence"], 0), percent(item["accuracy"], 0)
+    return f"stated {stated}, right {right} ({counted(item['images'], 'image')})"
 
 
 def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[Figure]:

@@ -1,19 +1,24 @@
 """Whether a model's probabilities are true on a split, beside what its plain softmax would have stated."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from PIL import Image
 from torch import Tensor
 
 from dprotonet.experiment.runs.calibration import Calibration, shares_of
+from dprotonet.figures import ReliabilityGroup, reliability_figure
 from dprotonet.metrics.calibration import (
     ReliabilityBin,
     accuracy_at_coverage,
     brier_score,
     calibration_error,
+    error_by_chance,
     reliability_bins,
 )
+from dprotonet.metrics.classification import wilson_interval
 from dprotonet.training.evaluation import Predictions
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)  # shares of the images, the surest first
@@ -23,7 +28,8 @@ SURE = 0.995  # answers above it should be wrong once in 200 times at most
 def calibration_summary(predictions: Predictions, calibration: Calibration | None) -> dict[str, Any]:
     """ECE, Brier score, accuracy at coverage, reliability bins and the surest answers, as plain values.
 
-    `softmax` has the errors of the plain softmax, which are the same where a run is not calibrated.
+    `softmax` has the errors of the plain softmax, which are the same where a run is not calibrated. Beside
+    each ECE stands what chance alone makes of it on so many images, the probabilities being true.
     """
     logits = predictions.logits.double()
     shares = shares_of(logits, calibration)
@@ -45,9 +51,21 @@ def _errors(shares: Tensor, labels: Tensor) -> dict[str, Any]:
     above = sure > SURE
     return {
         "ece": _number(calibration_error(reliability_bins(shares, labels))),
+        "ece_by_chance": {name: _number(value) for name, value in asdict(error_by_chance(shares)).items()},
         "brier": _number(brier_score(shares, labels)),
         "above_99_5": {"answers": int(above.sum()), "wrong": int((above & (guess != labels)).sum())},
     }
+
+
+def reliability_picture(bins: Sequence[Mapping[str, Any]], *, title: str | None = None) -> Image.Image | None:
+    """The reliability diagram of the bins of a summary; None where no bin has an image."""
+    groups = [_group(**item) for item in bins if item["images"]]
+    return reliability_figure(groups, title=title) if groups else None
+
+
+def _group(*, images: int, confidence: float, accuracy: float, **_: float) -> ReliabilityGroup:
+    low, high = wilson_interval(round(accuracy * images), images)
+    return ReliabilityGroup(confidence, accuracy, low, high, images)
 
 
 def _bin(item: ReliabilityBin) -> dict[str, Any]:

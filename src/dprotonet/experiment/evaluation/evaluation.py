@@ -15,7 +15,7 @@ from dprotonet.data.transforms import Views
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_accelerator
-from dprotonet.experiment.evaluation.calibration import calibration_summary
+from dprotonet.experiment.evaluation.calibration import calibration_summary, reliability_picture
 from dprotonet.experiment.evaluation.positive_class import positive_class
 from dprotonet.experiment.explaining.pictures import save_picture
 from dprotonet.experiment.runs.calibration import Calibration, calibration_of, shares_of
@@ -164,7 +164,8 @@ def _number(value: float) -> float | None:
 def save_evaluation(evaluation: Evaluation, folder: Path, *, data: str, network: nn.Module) -> Path:
     """Numbers as JSON, with the data and weights they are of; the confusion matrix as a picture: its path.
 
-    A run that is trained on or replaced has other weights, and the numbers are no longer its own.
+    Beside it lies the reliability diagram. A run that is trained on or replaced has other weights, and the
+    numbers are no longer its own.
     """
     folder.mkdir(parents=True, exist_ok=True)
     content = {"data": data, "weights": weights_digest(network), **evaluation.summary()}
@@ -173,7 +174,15 @@ def save_evaluation(evaluation: Evaluation, folder: Path, *, data: str, network:
     picture = confusion_figure(evaluation.confusion, classes=evaluation.classes, title=title)
     path = folder / f"{evaluation.split}-confusion.png"
     save_picture(picture, path)
+    title = f"{evaluation.split}: are the probabilities true?"
+    if diagram := reliability_picture(content["reliability"], title=title):
+        save_picture(diagram, reliability_path(folder, evaluation.split))
     return path
+
+
+def reliability_path(folder: Path, split: str) -> Path:
+    """Where the reliability diagram of a split lies."""
+    return folder / f"{split}-reliability.png"
 
 
 def measured_calibration(model: TrainedModel, evaluation: Evaluation) -> Calibration:

@@ -19,7 +19,7 @@ from torch import Tensor
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, kept_mask, last_layer, without
-from dprotonet.experiment.runs.calibration import Calibration, calibration_of
+from dprotonet.experiment.runs.calibration import Calibration, adjusted
 from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import whole_folder, write_text
@@ -135,10 +135,11 @@ def _familiarity(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str
 
 
 def _calibration(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str]) -> Calibration | None:
-    """Other prototypes and another last layer have other logits, so the temperature is fitted anew."""
-    if known is None or known.model.calibration is None:
+    """Other prototypes and another last layer have other logits, so the temperature changes."""
+    if known is None or known.model.calibration is None or not len(known.labels):
         return None
-    return calibration_of(_logits(made, known, off), known.labels, made.network)
+    before: Tensor = known.model.network.head(known.scores).detach()
+    return adjusted(known.model.calibration, before, _logits(made, known, off), known.labels, made.network)
 
 
 def _accuracy(made: TrainedModel, asked: WhatIf, off: Mapping[int, str]) -> float:

@@ -5,20 +5,36 @@ was, and the run's own validation images choose which of its rounds is kept: the
 What belongs together (one patient, equal bytes) is in one part. No run folder is written.
 """
 
+import os
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 import torch
 
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.folds import parts_of
 from dprotonet.data.subset import Subset
+from dprotonet.errors import UserError
 from dprotonet.experiment.build.training import build_accelerator, build_stages
+from dprotonet.experiment.runs.calibration import (
+    VALIDATION,
+    Calibration,
+    calibration_of,
+    stored_digest,
+)
 from dprotonet.experiment.runs.network_start import start_network
+from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
+from dprotonet.progress import Progress
 from dprotonet.training.evaluation import Predictions, evaluate
-from dprotonet.training.events import Event, RoundDone
+from dprotonet.training.events import EpochDone, Event, RoundDone
+
+CalibrationImages = Literal["auto", "folds", "validation"]
+FOLDS = 5
+FEW = 100  # validation images below which folds are worth their time
 
 
 class PartStep(NamedTuple):
@@ -26,6 +42,82 @@ class PartStep(NamedTuple):
 
     part: int
     event: Preparing | Event
+
+
+def trained_and_calibrated(
+    trainer: Trainer, images: CalibrationImages = "auto"
+) -> Generator[Preparing | Event, None, None]:
+    """Train, which calibrates on the validation images; then on folds if asked for, or if `auto` says so.
+
+    What is there stays until the better one is done. A finished run that is resumed is not calibrated twice.
+    """
+    yield from trainer.run()
+    if images == "validation" or _on_folds(trainer.out):
+        return
+    folds = FOLDS if images == "folds" else None
+    found = yield from fold_calibration(trainer.out, cache=trainer.cache, folds=folds)
+    if found is not None:
+        found.write(trainer.out)
+
+
+def _on_folds(run: Path) -> bool:
+    """Whether the calibration of these weights is there, from folds."""
+    known = Calibration.read(run)
+    return known is not None and known.source != VALIDATION and known.weights == stored_digest(run)
+
+
+def fold_calibration(
+    run: Path, *, cache: Path, folds: int | None = None, on_scan: Progress | None = None
+) -> Generator[Preparing, None, Calibration | None]:
+    """The calibration of a finished run from out-of-fold answers; its folder is not written to.
+
+    `folds` None decides by itself: FOLDS where folds are cheap and validation images few, else nothing.
+    """
+    trainer = Trainer(RunFolder(run).read_config(), run, cache=cache, on_scan=on_scan)
+    splits = trainer.splits(trainer.config.data, on_scan)
+    count = (FOLDS if _wanted(trainer, splits) else 0) if folds is None else folds
+    if folds is None and not count:
+        return None
+    check_folds(splits.train, count)
+    work = OutOfFold(trainer, count).run(splits)
+    answers = yield from _counted(work, trainer.config.training.epochs * count)
+    source = f"training images, by {count} networks that had not seen them"
+    return calibration_of(answers.logits, answers.labels, stored_digest(run), source=source)
+
+
+def _wanted(trainer: Trainer, splits: Splits) -> bool:
+    """Not by each of several processes for itself, and not in a fold of a cross-validation."""
+    alone = os.environ.get("WORLD_SIZE", "1") == "1" and not trainer.config.data.fold
+    enough = min(Counter(splits.train.labels).values()) >= 2 * FOLDS
+    return trainer.config.training.mode == "frozen" and len(splits.val) < FEW and enough and alone
+
+
+def check_folds(train: ImageData, folds: int) -> None:
+    """An error where a network of a fold would have to learn a class from too little."""
+    if folds < 2:
+        raise UserError(f"--folds {folds}: at least two are needed, or 0 for the validation images")
+    rarest = min(Counter(train.labels).values())
+    if rarest < 2 * folds:
+        raise UserError(
+            f"--folds {folds} takes {2 * folds} training images of each class, and one class has {rarest}; "
+            "--folds 0 calibrates on the validation images"
+        )
+
+
+def _counted(
+    work: Generator["PartStep", None, Predictions], total: int
+) -> Generator[Preparing, None, Predictions]:
+    """Epochs of all networks as one bar."""
+    done = 0
+    while True:
+        try:
+            step = next(work)
+        except StopIteration as stop:
+            found: Predictions = stop.value
+            return found
+        if isinstance(step.event, EpochDone) and step.event.phase != "last":
+            done += 1
+            yield Preparing("calibrating", done, max(done, total))
 
 
 @dataclass(frozen=True)

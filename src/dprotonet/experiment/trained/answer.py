@@ -105,15 +105,17 @@ class Answer:
         """The likeliest class but `label`."""
         return int(likeliest_other(self.logits(off)[None], torch.tensor([label])))
 
-    def prediction(self, name: str) -> Prediction:
-        """What it says of the image `name`."""
-        return self._prediction(name, self.evidence(self.label()))
+    def prediction(self, name: str, *, coverage: float | None = None) -> Prediction:
+        """What it says of the image `name`; with `coverage` also the classes that the truth is among."""
+        return self._prediction(name, self.evidence(self.label()), coverage)
 
-    def prediction_without_evidence(self, name: str) -> Prediction:
+    def prediction_without_evidence(self, name: str, *, coverage: float | None = None) -> Prediction:
         """The same for long tables: listing the evidence of every prototype takes longer than the rest."""
-        return self._prediction(name, ())
+        return self._prediction(name, (), coverage)
 
-    def _prediction(self, name: str, evidence: tuple[EvidenceItem, ...]) -> Prediction:
+    def _prediction(
+        self, name: str, evidence: tuple[EvidenceItem, ...], coverage: float | None
+    ) -> Prediction:
         return prediction_of(
             name,
             self.plain,
@@ -121,6 +123,7 @@ class Answer:
             classes=self.model.classes,
             distance=self.distance,
             calibration=self.model.calibration,
+            coverage=coverage,
         )
 
     @property

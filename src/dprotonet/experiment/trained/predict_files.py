@@ -28,10 +28,11 @@ _SILENT = {"network", "folder", "prototypes", "part_names", "places"}  # of a mo
 
 @dataclass(frozen=True)
 class TableSettings:
-    """How a table is made: images per forward pass, and the number of likeliest classes per row."""
+    """How a table is made: images per forward pass, likeliest classes per row, coverage of sets."""
 
     batch_size: int = 32
     likely: int = 3
+    coverage: float | None = None  # None: no sets
 
 
 @dataclass
@@ -61,7 +62,8 @@ def predict_files(
     chosen = settings or TableSettings()
     check_table(out, overwrite=overwrite)
     check_dicom([str(path) for path in paths])
-    columns = table_columns(min(chosen.likely, len(model.classes)))
+    model.check_coverage(chosen.coverage)
+    columns = table_columns(min(chosen.likely, len(model.classes)), chosen.coverage)
     table = UnfinishedTable(out, _basis(model, chosen), len(columns))
     with claimed(out):
         table.begin(overwrite=overwrite)
@@ -83,7 +85,7 @@ def _append(
     """The rows of these files, each with its stamp; yields how many there are after each batch."""
     count, classes = 0, min(settings.likely, len(model.classes))
     for answered in answered_files(model, batches_of(list(missing), settings.batch_size)):
-        table.append([(missing[item.path], table_row(item, classes)) for item in answered])
+        table.append([(missing[item.path], table_row(item, classes, settings.coverage)) for item in answered])
         count += len(answered)
         yield count
 
@@ -107,6 +109,7 @@ def _basis(model: TrainedModel, settings: TableSettings) -> Mapping[str, Any]:
         "version of dprotonet": __version__,
         "--batch-size": settings.batch_size,
         "--classes": settings.likely,
+        "--coverage": settings.coverage,
     }
 
 

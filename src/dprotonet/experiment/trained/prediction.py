@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from dprotonet.experiment.runs.calibration import Calibration, shares_of
+from dprotonet.experiment.runs.calibration import Calibration, set_source, shares_of
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.figures.prediction_html import PointsRow, prediction_html
@@ -31,7 +31,9 @@ class Prediction:
     evidence: tuple[EvidenceItem, ...]  # of every prototype, what decides most first
     familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
-    calibrated: bool = False  # whether probabilities were fitted to validation images
+    calibrated: bool = False  # whether probabilities were fitted to images that were not learned from
+    coverage: float | None = None  # asked for: with this share the truth is in `class_set`
+    class_set: tuple[str, ...] | None = None  # the likeliest first; None where no coverage was asked for
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the class, and the points that make its logit."""
@@ -62,9 +64,13 @@ def prediction_of(
     classes: Sequence[str],
     distance: float | None = None,
     calibration: Calibration | None = None,
+    coverage: float | None = None,
 ) -> Prediction:
     """The prediction of the image `name` from its logits (C,) and what every prototype says for its class."""
     label, probabilities = int(logits.argmax()), shares_of(logits, calibration)
+    within = None
+    if coverage is not None:
+        within = set_source(calibration, coverage).class_set(probabilities, coverage)
     said = math.fsum(item.contribution for item in evidence)
     return Prediction(
         name=name,
@@ -77,4 +83,6 @@ def prediction_of(
         familiar=is_familiar(distance),
         distance=distance,
         calibrated=calibration is not None,
+        coverage=coverage,
+        class_set=None if within is None else tuple(classes[number] for number in within),
     )

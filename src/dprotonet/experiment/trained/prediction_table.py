@@ -1,12 +1,14 @@
 """Predictions as the rows of a table, and the files that a table is written to: CSV and Parquet.
 
-    file, class, probability, familiar, distance, class_2, probability_2, …, error
+    file, class, probability, familiar, distance, class_2, probability_2, …, class_set, error
 
 A row either has a class or says in `error` why the image could not be read. Numbers have six decimals. A file
-name that is no text in any encoding is written with the bytes in question as \\udcXX.
+name that is no text in any encoding is written with the bytes in question as \\udcXX. `class_set`, where a
+coverage is asked for, is a JSON list.
 """
 
 import csv
+import json
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,23 +25,31 @@ Row = Sequence[Cell]
 _DECIMALS = 6
 
 
-def table_columns(likely: int) -> list[str]:
-    """Names of the columns, with the `likely` likeliest classes of an image."""
+def table_columns(likely: int, coverage: float | None = None) -> list[str]:
+    """Names of the columns, with the `likely` likeliest classes of an image and its prediction set."""
     others = [f"{name}_{rank}" for rank in range(2, likely + 1) for name in ("class", "probability")]
-    return ["file", "class", "probability", "familiar", "distance", *others, "error"]
+    sets = [] if coverage is None else ["class_set"]
+    return ["file", "class", "probability", "familiar", "distance", *others, *sets, "error"]
 
 
-def table_row(item: AnsweredFile, likely: int) -> list[Cell]:
+def table_row(item: AnsweredFile, likely: int, coverage: float | None = None) -> list[Cell]:
     """The cells of one image, in the order of `table_columns`."""
     name = _text(str(item.path))
     if item.answer is None:
-        empty: list[Cell] = [None] * (len(table_columns(likely)) - 2)
+        empty: list[Cell] = [None] * (len(table_columns(likely, coverage)) - 2)
         return [name, *empty, _text(item.reason)]
-    said = item.answer.prediction_without_evidence(name)
+    said = item.answer.prediction_without_evidence(name, coverage=coverage)
     (first, *others) = _likeliest(said, likely)
     rest = [cell for pair in others for cell in pair]
     distance = None if said.distance is None else round(said.distance, _DECIMALS)
-    return [name, *first, said.familiar, distance, *rest, None]
+    return [name, *first, said.familiar, distance, *rest, *_set_cell(said), None]
+
+
+def _set_cell(said: Prediction) -> list[Cell]:
+    """The prediction set as a JSON list; no cell where none was asked for."""
+    if said.class_set is None:
+        return []
+    return [json.dumps([_text(name) for name in said.class_set], ensure_ascii=False)]
 
 
 def _likeliest(said: Prediction, number: int) -> list[tuple[str, float]]:

@@ -14,7 +14,12 @@ from dprotonet.data.base import ImageData
 from dprotonet.data.transforms import Normalise, Views
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.network import build_network, build_normalise
-from dprotonet.experiment.runs.calibration import Calibration, keep_calibration, stored_calibration
+from dprotonet.experiment.runs.calibration import (
+    Calibration,
+    keep_calibration,
+    set_source,
+    stored_calibration,
+)
 from dprotonet.experiment.runs.familiarity import (
     SHARE,
     Familiarity,
@@ -132,15 +137,26 @@ class TrainedModel:
         """An image as uint8 (3, size, size)."""
         return square(image, size=self.config.data.image_size)
 
-    def predict(self, image: ImageLike) -> Prediction:
-        """Class, probabilities and evidence of one image."""
-        return self.predict_many([image])[0]
+    def predict(self, image: ImageLike, *, coverage: float | None = None) -> Prediction:
+        """Class, probabilities and evidence of one image.
 
-    def predict_many(self, images: ImageLike | Iterable[ImageLike]) -> list[Prediction]:
+        With `coverage`, such as 0.9, also `class_set`: classes that the true one is among that often.
+        """
+        return self.predict_many([image], coverage=coverage)[0]
+
+    def predict_many(
+        self, images: ImageLike | Iterable[ImageLike], *, coverage: float | None = None
+    ) -> list[Prediction]:
         """The same for a batch of images."""
+        self.check_coverage(coverage)
         asked = several(images)
-        answers = self.answers(asked)
-        return [found.prediction(name_of(image)) for image, found in zip(asked, answers, strict=True)]
+        found = zip(asked, self.answers(asked), strict=True)
+        return [answer.prediction(name_of(image), coverage=coverage) for image, answer in found]
+
+    def check_coverage(self, coverage: float | None) -> None:
+        """An error where prediction sets cannot promise so much, before any work is done."""
+        if coverage is not None:
+            set_source(self.calibration, coverage)
 
     def answer(self, image: ImageLike) -> Answer:
         """One look at one image, which answers any question about its classes and prototypes."""
