@@ -129,7 +129,7 @@ def test_protocol_and_network_stand_in_every_form() -> None:
     rows = list(csv.DictReader(io.StringIO(table.csv())))
     for text in (rows[0]["protocol"], table.markdown(), table.latex().replace("\\", "")):
         assert "network: timm:net_1" in text
-        assert "top 12.5% of the pixels" in text
+        assert "top 12.5 % of the pixels" in text
         assert "rise-28" in text
 
 

@@ -82,7 +82,7 @@ def test_a_larger_limit_has_the_questions_of_a_smaller_one(classifier: Classifie
 
 
 def test_too_few_sure_images_are_told(classifier: Classifier) -> None:
-    with pytest.raises(UserError, match=r"4 images of 4 classes that .* 50% at least.* 9 images"):
+    with pytest.raises(UserError, match=r"4 images of 4 classes that .* 50 % at least.* 9 images"):
         mosaics_of(classifier, Plain(9, kinds=(0, 4)), None)
 
 

@@ -55,7 +55,7 @@ def test_a_point_is_shown_as_three_by_three_and_moved_inwards_at_an_edge() -> No
     coarse = Place(3 / 7, 3 / 7, 1 / 7, 1 / 7)  # of a 7 × 7 map: the margin is a fourteenth all the same
     assert coarse.shown.box(224, 224) == (80, 80, 144, 144)
     assert Place(0.999, 0.0, 0.001, 0.001).box(8, 8) == (0, 7, 1, 8)  # never empty
-    assert middle.words == "61%, 39%"
+    assert middle.words == "61 %, 39 %"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from dprotonet.cli.parse import parsed
 from dprotonet.data.problems import some
 from dprotonet.data.suffixes import ignored_words
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -136,7 +137,7 @@ def _show_facts(report: "DataReport", console: "Console") -> None:
     for name, facts in report.splits.items():
         sizes, truth = facts.sizes, facts.truth
         known = f"truth for {truth.known} of {facts.images}"
-        cover = "" if truth.share is None else f", covering {truth.share:.0%} of the image"
+        cover = "" if truth.share is None else f", covering {percent(truth.share, 0)} of the image"
         empty = f", empty in {truth.empty} of {truth.measured} opened" if truth.empty else ""
         console.print(f"{name}: {_sides(sizes)}; {known}{empty}{cover}")
         if facts.parts:

@@ -11,6 +11,7 @@ import tyro
 
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
@@ -138,7 +139,7 @@ def _show(model: "Model", run: Path) -> None:
             table.add_section()
         name, shown = "" if shown == item["class_name"] else escape(item["class_name"]), item["class_name"]
         record = model.prototypes[item["prototype"]]
-        share = "given" if item["given"] else "" if item["share"] is None else f"{item['share']:.0%}"
+        share = "given" if item["given"] else "" if item["share"] is None else percent(item["share"], 0)
         place = "" if record.place is None else record.place.words
         table.add_row(
             name, str(record.prototype), escape(item["name"] or ""), share, place, escape(record.source)

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dprotonet.experiment.runs.trainer import Preparing
+from dprotonet.percent import percent
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 
 _LABELS = {
@@ -58,7 +59,7 @@ class Reporter:
         if isinstance(event, Preparing):
             self.advance(event.what, event.done, event.total)
         elif isinstance(event, StepDone):
-            note = f"loss {event.loss:7.3f}  accuracy {event.accuracy:6.1%}"
+            note = f"loss {event.loss:7.3f}  accuracy {percent(event.accuracy):>7}"
             self.advance(f"{event.phase} epoch {event.epoch}", event.step, event.steps, note)
         elif not (isinstance(event, EpochDone) and event.phase == "last"):
             self.console.print(describe(event), soft_wrap=True)
@@ -69,7 +70,8 @@ def describe(event: EpochDone | PushDone | RoundDone) -> str:
     if isinstance(event, EpochDone):
         return (
             f"{event.phase:>5} epoch {event.epoch:3d}  loss {event.terms['loss']:8.3f}  "
-            f"train {event.train_accuracy:6.1%}  val {event.val_accuracy:6.1%}  {event.seconds:5.1f} s  "
+            f"train {percent(event.train_accuracy):>7}  val {percent(event.val_accuracy):>7}  "
+            f"{event.seconds:5.1f} s  "
             f"{'unknown' if event.steps is None else event.steps} steps"
         )
     if isinstance(event, PushDone):
@@ -77,9 +79,10 @@ def describe(event: EpochDone | PushDone | RoundDone) -> str:
         note = f"  [yellow]{collapsed} prototypes fell together[/yellow]" if collapsed else ""
         views = event.projection.views
         return (
-            f"[bold] push[/bold] at {event.epoch:5d}  val {event.val_before:6.1%} → {event.val_after:6.1%}  "
+            f"[bold] push[/bold] at {event.epoch:5d}  "
+            f"val {percent(event.val_before):>7} → {percent(event.val_after):>7}  "
             f"({views} view{'s' * (views != 1)} a prototype)  {event.seconds:5.1f} s{note}"
         )
     fate = "[green]kept as the best[/green]" if event.kept else "not better"
     end = "; patience is over" if event.stop else ""
-    return f" judged at {event.epoch:3d}     val {event.val_accuracy:6.1%}  {fate}{end}"
+    return f" judged at {event.epoch:3d}     val {percent(event.val_accuracy):>7}  {fate}{end}"

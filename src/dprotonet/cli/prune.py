@@ -11,6 +11,7 @@ import tyro
 
 from dprotonet.cli.parse import parsed
 from dprotonet.errors import UserError
+from dprotonet.percent import percent
 
 if TYPE_CHECKING:
     from dprotonet.cli.progress import Reporter
@@ -143,5 +144,5 @@ def _show(cleaning: "Cleaning", arguments: PruneArguments) -> None:
     for number, reason in sorted(cleaning.reasons.items()):
         print(f"  {number:4d}  {cleaning.original.prototypes[number].class_name}: {reason}")
     for name, told in cleaning.accuracy.items():
-        print(f"{name + ' accuracy':<14} {told.before:6.1%} → {told.after:6.1%}")
+        print(f"{name + ' accuracy':<14} {percent(told.before):>7} → {percent(told.after):>7}")
     print(f"the run is in {arguments.out}")

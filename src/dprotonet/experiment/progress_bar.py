@@ -7,6 +7,7 @@ from typing import Any
 
 from dprotonet.experiment.runs.choose_mode import Trial
 from dprotonet.experiment.runs.trainer import Preparing
+from dprotonet.percent import percent
 from dprotonet.training.events import EpochDone, Event, StepDone
 
 _LABELS = {
@@ -48,10 +49,10 @@ class ProgressBar:
         if isinstance(inner, Preparing):
             self._advance(before + _LABELS.get(inner.what, inner.what), inner.done, inner.total)
         elif isinstance(inner, StepDone):
-            note = f"loss {inner.loss:.3f}, accuracy {inner.accuracy:.1%}{self._validated}"
+            note = f"loss {inner.loss:.3f}, accuracy {percent(inner.accuracy)}{self._validated}"
             self._advance(f"{before}{inner.phase} epoch {inner.epoch}", inner.step, inner.steps, note)
         elif isinstance(inner, EpochDone):
-            self._validated = f", validation {inner.val_accuracy:.1%}"
+            self._validated = f", validation {percent(inner.val_accuracy)}"
 
     def _advance(self, what: str, done: int, total: int, note: str = "") -> None:
         if not self.shown:

@@ -70,7 +70,7 @@ class Protocol:
             "deletion, insertion": self.rise.name,
             "AD, AI, AG": soft.name,
             f"AD{self._percent}, AI{self._percent}": kept.name,
-            "DICE, IOU, PPV, sensitivity": f"top {100 * self.top:.10g}% of the pixels",
+            "DICE, IOU, PPV, sensitivity": f"top {100 * self.top:.10g} % of the pixels",
             "class": self.asked,
         }
 

@@ -11,6 +11,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.nodes import class_scores
+from dprotonet.percent import percent
 from dprotonet.progress import Progress
 
 SURE = 0.5  # a tile's probability at least, seen alone: of a class that it does not see, a map means nothing
@@ -34,7 +35,8 @@ def mosaics_of(
     if not found:
         raise UserError(
             f"no mosaic could be made: it takes {TILES} images of {min(TILES, len(classifier.classes))} "
-            f"classes that the network gives {SURE:.0%} at least, and of {len(data)} images too few are such"
+            f"classes that the network gives {percent(SURE, 0)} at least, and of {len(data)} images too few "
+            "are such"
         )
     return Mosaics(data, classifier.classes, found)
 

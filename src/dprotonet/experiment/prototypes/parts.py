@@ -21,6 +21,7 @@ from dprotonet.experiment.trained.part_names import PartName, checked_name, lett
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import PartRow, part_sheet
 from dprotonet.inference.projection import NOTHING, Sources, SourceSearch
+from dprotonet.percent import percent
 from dprotonet.progress import Progress
 
 IMAGES = 20  # in which a prototype is looked at
@@ -219,4 +220,4 @@ def _row(model: TrainedModel, train: ImageData, number: int, found: Sequence[Fou
 def _note(name: PartName | None) -> str:
     if name is None or name.lettered:
         return ""
-    return "named by a person" if name.share is None else f"under it in {name.share:.0%}"
+    return "named by a person" if name.share is None else f"under it in {percent(name.share, 0)}"

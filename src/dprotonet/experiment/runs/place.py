@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from dprotonet.encoder.encoder import Encoder
+from dprotonet.percent import percent
 
 MARGIN = 1 / 14  # at most, on every side: one cell of the 14 × 14 map of a 224-pixel image at stride 16
 
@@ -63,7 +64,7 @@ class Place:
     def words(self) -> str:
         """Where its middle is, for tables: how far across and down the image."""
         across, down = self.left + self.width / 2, self.top + self.height / 2
-        return f"{across:.0%}, {down:.0%}"
+        return f"{percent(across, 0)}, {percent(down, 0)}"
 
 
 def region_places(encoder: Encoder) -> tuple[Place, ...] | None:

@@ -37,12 +37,13 @@ export function complain(words) {
 const minus = (text) => text.replace("-", "−");
 export const points = (value) => minus(value.toFixed(2)).replace("−0.00", "0.00");
 export const signed = (value) => (value > 0.004999 ? "+" : "") + points(value);
-export function percent(share) {
-  const value = 100 * share;
-  if (value > 0 && value < 0.05) return "< 0.1 %";
-  if (value < 100 && value >= 99.95) return "> 99.9 %";
-  return `${value.toFixed(1)} %`;
+// As percent.py writes it: what only rounding makes whole or nothing is not called so.
+export function percent(share, digits = 1) {
+  const value = 100 * share, least = 10 ** -digits;
+  if (value > 0 && value < least / 2) return `< ${least.toFixed(digits)} %`;
+  if (value < 100 && value >= 100 - least / 2) return `> ${(100 - least).toFixed(digits)} %`;
+  return `${value.toFixed(digits)} %`;
 }
 // For comparing two shares that may both be near the end.
-export const closely = (share) => `${(100 * share).toFixed(2)} %`;
+export const closely = (share) => percent(share, 2);
 export const plural = (count, one, many = `${one}s`) => `${count} ${count === 1 ? one : many}`;

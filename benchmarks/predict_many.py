@@ -1,0 +1,171 @@
+"""A table of ten thousand images: in one go, and killed at random and resumed each time. The same bytes?
+
+    python benchmarks/predict_many.py --run RUN --images 10000 --out docs/results/predict-many.json
+
+Small JPEGs are made first, some of them broken. Both tables are made by `dprotonet predict`, in processes of
+its own. Beside the CPU seconds of the table in one go stand those of the bare network for as many images,
+decoded and normalised, from a share of them measured in this process. Memory is the resident size of the
+process, seen several times a second.
+"""
+
+import argparse
+import filecmp
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from timing import tell
+
+from dprotonet.data.birds import Birds
+from dprotonet.experiment.trained.answered_files import batches_of
+from dprotonet.experiment.trained.trained_model import TrainedModel
+
+BATCH = 32
+PICTURES = 240  # different birds; further images are these, shifted
+
+
+def photographs(folder: Path, options: argparse.Namespace) -> int:
+    """So many JPEGs in folders of a thousand, every 997th of them broken; how many are."""
+    birds = Birds(species=12, per_species=PICTURES // 12, split="test", size=options.edge)
+    pictures = [birds[number].image.permute(1, 2, 0) for number in range(PICTURES)]
+    broken = 0
+    for number in range(options.images):
+        path = folder / f"{number // 1000:02d}" / f"{number:05d}.jpg"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        shifted = pictures[number % PICTURES].roll(number // PICTURES, dims=1)
+        Image.fromarray(shifted.contiguous().numpy()).save(path, quality=85)
+        if number % 997 == 500:
+            path.write_bytes(path.read_bytes()[: 300 * (number % 2)])
+            broken += 1
+    return broken
+
+
+def command(options: argparse.Namespace, images: Path, out: Path) -> list[str]:
+    words = [
+        "predict",
+        str(options.run),
+        str(images),
+        "--out",
+        str(out),
+        "--batch-size",
+        str(BATCH),
+        "--json",
+    ]
+    return [sys.executable, "-m", "dprotonet", *words]
+
+
+def in_one_go(options: argparse.Namespace, images: Path, out: Path) -> dict[str, Any]:
+    """CPU seconds, and resident megabytes at each tenth of the rows."""
+    before, begun = os.times(), time.perf_counter()
+    with subprocess.Popen(command(options, images, out), stdout=subprocess.PIPE, text=True) as process:
+        seen = list(sizes(process, Path(f"{out}.part")))
+        said = process.stdout.read() if process.stdout else ""
+    if process.returncode:
+        raise SystemExit(f"predict failed with {process.returncode}")
+    after = os.times()
+    cpu = sum(after[2:4]) - sum(before[2:4])  # of children
+    batches = -(-options.images // BATCH)
+    tenths = [[size for lines, size in seen if lines >= share * batches / 10] for share in range(1, 10)]
+    return {
+        "cpu_seconds": round(cpu, 1),
+        "wall_seconds": round(time.perf_counter() - begun, 1),
+        "megabytes_at_tenths": [later[0] for later in tenths if later],
+        "megabytes_at_most": max(size for _, size in seen),
+        "said": said,
+    }
+
+
+def sizes(process: "subprocess.Popen[str]", part: Path) -> Iterator[tuple[int, int]]:
+    """Rows' batches that are there, and the resident size."""
+    while process.poll() is None:
+        status = Path(f"/proc/{process.pid}/status")
+        found = [line for line in status.read_text().splitlines() if line.startswith("VmRSS")]
+        lines = part.read_bytes().count(b"\n") if part.exists() else 0
+        if found:
+            yield lines, round(int(found[0].split()[1]) / 1024)
+        time.sleep(0.5)
+
+
+def killed_and_resumed(options: argparse.Namespace, images: Path, out: Path) -> int:
+    """Kill at random rows until the table is there; how often."""
+    chance, kills = random.Random(options.seed), 0
+    part, batches = Path(f"{out}.part"), -(-options.images // BATCH)
+    while not out.exists():
+        until = chance.randrange(batches) if kills < options.kills else 10**9
+        with subprocess.Popen(command(options, images, out), stdout=subprocess.DEVNULL) as process:
+            while process.poll() is None:
+                if part.exists() and part.read_bytes().count(b"\n") > until:
+                    process.kill()
+                    kills += 1
+                    break
+                time.sleep(0.05)
+        if process.returncode > 0:
+            raise SystemExit(f"predict failed with {process.returncode}")
+    return kills
+
+
+@torch.no_grad()
+def bare_seconds(options: argparse.Namespace, images: Path) -> float:
+    """CPU seconds of the network alone on a share of the images, for all of them."""
+    model = TrainedModel.load(options.run)
+    good = [path for path in sorted(images.rglob("*.jpg")) if path.stat().st_size > 300][: options.bare]
+    batches = [model.inputs(batch) for batch in batches_of(good, BATCH)]
+    model.network(batches[0])
+    begun = time.process_time()
+    for batch in batches:
+        model.network(batch)
+    return (time.process_time() - begun) * options.images / len(good)
+
+
+def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    images = folder / "images"
+    broken = photographs(images, options)
+    found = in_one_go(options, images, folder / "one.csv")
+    said = json.loads(found.pop("said"))
+    kills = killed_and_resumed(options, images, folder / "killed.csv")
+    bare = bare_seconds(options, images)
+    return {
+        "images": options.images,
+        "edge": options.edge,
+        "broken": broken,
+        "named_as_broken": len(said["unreadable"]),
+        **found,
+        "kills": kills,
+        "same_bytes_after_kills": filecmp.cmp(folder / "one.csv", folder / "killed.csv", shallow=False),
+        "cpu_seconds_of_the_bare_network": round(bare, 1),
+        "ratio_of_cpu_seconds": round(bare / found["cpu_seconds"], 3),
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=Path, required=True, help="a run folder")
+    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--edge", type=int, default=128)
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--bare", type=int, default=640, help="images for the bare network")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, help="a JSON file")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measured(options, Path(folder))
+    tell(found)
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
