@@ -56,6 +56,7 @@ _HOME = {
     "CAM": "dprotonet.interpretation.cam",
     "Rise": "dprotonet.interpretation.rise",
     "similarity_maps": "dprotonet.experiment.api",
+    "Task": "dprotonet.interpretation.task",
     # nodes: what is explained
     "ClassNode": "dprotonet.interpretation.nodes",
     "ContrastNode": "dprotonet.interpretation.contrast_node",
@@ -108,6 +109,7 @@ __all__ = [  # spelt out for type checkers; the same names as _HOME
     "Splits",
     "StepDone",
     "TargetNode",
+    "Task",
     "TrainingConfig",
     "Trial",
     "UserError",
@@ -163,6 +165,7 @@ if TYPE_CHECKING:
         TargetNode,
     )
     from dprotonet.interpretation.rise import Rise
+    from dprotonet.interpretation.task import Task
     from dprotonet.network import DProtoNet
     from dprotonet.training.events import EpochDone, PushDone, RoundDone, StepDone
 

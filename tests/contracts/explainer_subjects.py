@@ -1,6 +1,6 @@
 """A small network and every explainer of the table, for the contracts that all of them keep."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry
 from dprotonet.interpretation.mdm import preset
 from dprotonet.interpretation.nodes import ClassNode
+from dprotonet.interpretation.outputs import GivenTask
 
 CLASSES, COUNT, SIZE = 5, 3, (32, 40)
 LABELS = [4, 0, 2]
@@ -66,11 +67,17 @@ def entry_of(name: str) -> ExplainerEntry:
 
 
 def made(
-    name: str, model: nn.Module | Callable[[Tensor], Tensor], size: tuple[int, int] = SIZE, batch: int = 32
+    name: str,
+    model: nn.Module | Callable[[Tensor], Tensor],
+    size: tuple[int, int] = SIZE,
+    batch: int = 32,
+    *,
+    classes: Sequence[str] = SPECIES,
+    task: GivenTask = None,
 ) -> Explainer:
     """By the table, of plain arguments."""
     offered = {"preset": PRESETS.get(name), **prototypes(model, size)}
-    by = entry_of(name).make(model, offered, classes=SPECIES)
+    by = entry_of(name).make(model, offered, classes=classes, task=task)
     by.batch = batch
     return by
 

@@ -175,8 +175,7 @@ def test_a_node_belongs_in_no_list(name: str, model: Net) -> None:
 
 
 def test_names_have_to_be_known(name: str, model: Net) -> None:
-    by = made(name, model)
-    by.classes = ()
+    by = made(name, model, classes=())
     with pytest.raises(UserError, match="'robin' is not known by its name: give the explainer classes="):
         by(images(), "robin")
 

@@ -43,7 +43,9 @@ def test_the_package_itself_shows_bars_and_we_do_not(
     assert capfd.readouterr() == ("", "")
     package = sys.modules["pytorch_grad_cam"]
     loud = getattr(package, CAM_CLASSES[name])(model=model, target_layers=[rectifier(model)])
-    targets = [lambda scores: scores[0], lambda scores: scores[3]]
+    # By a negative score Ablation-CAM would divide as well, and turn its map round: ours are raised.
+    first, second = ((-2 * model(IMAGES)[row, label]).clamp_min(0) for row, label in ((0, 0), (1, 3)))
+    targets = [lambda scores: scores[0] + first, lambda scores: scores[3] + second]
     expected = torch.cat(
         [
             torch.from_numpy(loud(input_tensor=image.unsqueeze(0), targets=[target]))

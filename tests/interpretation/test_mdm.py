@@ -14,9 +14,10 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.algorithm1 import Algorithm1
 from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, PRESETS, Preset, preset
-from dprotonet.interpretation.nodes import CallableNode, ClassNode, ModuleNode
+from dprotonet.interpretation.nodes import ClassNode, ModuleNode
 from dprotonet.interpretation.ranked_masks import RankedMasks
 
 COUNT, CLASSES, SIZE = 3, 4, (32, 40)
@@ -79,8 +80,7 @@ def test_grad_cams_call_needs_no_change(model: Net, images: Tensor) -> None:
 
 def test_targets_that_name_no_class_are_called(model: Net, images: Tensor) -> None:
     found = MDM(model, preset=FAST)(images, [lambda output: output[1] - output[0]] * COUNT)
-    difference = torch.tensor([-1.0, 1.0, 0.0, 0.0])
-    node = CallableNode(lambda given: model(given) @ difference, model=model)
+    node = ContrastNode(model, [1] * COUNT, 0)
     assert np.allclose(found, maps(MDM(model, preset=FAST).explain(images, node)).numpy(), atol=1e-4)
 
 
@@ -89,8 +89,9 @@ def test_a_category_that_is_no_class_is_not_taken_for_one(category: int, sign: i
     """A model of one logit: category 0 is its negative."""
     model = Net(classes=1).eval()
     found = MDM(model, preset=FAST)(images, [BinaryClassifierOutputTarget(category)] * COUNT)
-    node = CallableNode(lambda given: sign * model(given), model=model)
+    node = watched(model, [category] * COUNT, probability=False)
     assert np.allclose(found, maps(MDM(model, preset=FAST).explain(images, node)).numpy(), atol=1e-4)
+    assert torch.equal(node.outputs.scores(images)[:, category], sign * model(images).squeeze(1))
     assert found.max() > 0
 
 
@@ -107,13 +108,14 @@ def test_smoothing_is_refused(model: Net, images: Tensor, smooth: str) -> None:
         MDM(model, preset=FAST)(images, **{smooth: True})
 
 
-def test_a_function_of_one_number_is_a_target_not_a_model(images: Tensor) -> None:
+def test_a_function_of_one_number_is_a_target_or_a_regression(images: Tensor) -> None:
     def brightness(given: Tensor) -> Tensor:
         return given.square().mean(dim=(1, 2, 3))
 
-    with pytest.raises(UserError, match=r"gave \(3,\) for 3 images, not logits.*pass it as the target"):
-        MDM(brightness, preset=FAST)(images)
+    with pytest.raises(UserError, match=r"always 1: its task is not 'single'.*task='regression'"):
+        MDM(brightness, task="single", preset=FAST)(images)
     found = MDM(preset=FAST)(images, brightness)
+    assert (MDM(brightness, task="regression", preset=FAST)(images) - found).max() == 0
     assert found.shape == (COUNT, *SIZE)
     assert found.max() > 0
 

@@ -142,7 +142,6 @@ BAD: dict[str, Callable[[Tensor], Any]] = {
     "nothing": lambda logits: None,
     "a map": lambda logits: logits[:, :, None, None],
     "one number": lambda logits: logits.sum(),
-    "one number each": lambda logits: logits[:, 0],
     "too few": lambda logits: logits[:-1],
 }
 

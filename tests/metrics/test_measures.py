@@ -107,3 +107,31 @@ def test_a_share_lies_between_0_and_1(share: float) -> None:
         Protocol(top=share)
     with pytest.raises(ValueError, match="between 0 and 1"):
         Protocol(keep=share)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_value_counts_as_a_share_of_what_lies_between_blank_and_whole(
+    images: Tensor, maps: Explained, truth: Truth, sign: int
+) -> None:
+    def value(given: Tensor, rows: Tensor) -> Tensor:
+        return sign * (40 + 7 * given[:, 0].abs().mean(dim=(1, 2)))
+
+    protocol = Protocol(PROTOCOL.rise, keep=0.3, top=0.25, of_value=True)
+    found = measured(value, images, maps, truth, protocol=protocol)
+    share = images[:, 0].abs()
+    assert torch.allclose(found.deletion[:, 0], torch.full((COUNT,), float(sign)), atol=1e-4)
+    assert torch.allclose(found.deletion[:, -1], torch.zeros(COUNT), atol=1e-4)
+    hottest = maps.raw.flatten(1).argsort(dim=1, descending=True, stable=True)[:, : SIZE[0] * SIZE[1] // 6]
+    gone = share.flatten(1).gather(1, hottest).sum(dim=1) / share.flatten(1).sum(dim=1)
+    assert torch.allclose(found.deletion[:, 1], sign * (1 - gone), atol=1e-4)
+    assert set(found.values) == {measure.name for measure in protocol.measures}
+    assert not {"AD", "AI", "AG"} & set(found.values)
+    assert "AD, AI and AG need a probability" in protocol.facts["measured"]
+
+
+def test_an_image_that_is_worth_a_blank_one_has_no_share(images: Tensor, maps: Explained) -> None:
+    found = measured(
+        lambda given, rows: given[:, 0].abs().mean(dim=(1, 2)) * (rows > 0) + 3,
+        images, maps, Truth(), protocol=Protocol(PROTOCOL.rise, of_value=True),
+    )  # fmt: skip
+    assert found.values["deletion"].isnan().tolist() == [True] + [False] * (COUNT - 1)

@@ -11,7 +11,7 @@ import tyro
 
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
-from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
+from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, TaskName, images_of
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.explainers import described
 
@@ -57,6 +57,9 @@ class CompareArguments:
     """Steps of deletion and insertion; 224 at 224 pixels is RISE's own."""
     space: Literal["normalised", "pixels"] = "normalised"
     """Hidden pixels are zero as the network sees them, or black. It changes AD threefold."""
+    task: TaskName = None
+    target: Literal["up", "down"] = "up"
+    """Of a regression: explain what raises the value, or what lowers it."""
     json: Json = False
     allow_leaks: AllowLeaks = False
     device: Device = None
@@ -71,7 +74,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.compare.table import Table
     from dprotonet.experiment.trained.classifier import Classifier
 
-    classifier = Classifier.open(arguments.model, device=arguments.device)
+    classifier = Classifier.open(arguments.model, device=arguments.device, task=arguments.task)
     with Reporter(stderr_console()) as reporter:
         data = images_of(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
         if arguments.mosaic:
@@ -113,6 +116,10 @@ def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "Im
     from dprotonet.metrics.faithfulness import RiseProtocol
 
     names = dict.fromkeys([*method_names(arguments.methods), *CONTROLS])
+    of_value = classifier.task.kind == "regression"
+    if arguments.target == "down" and not of_value:
+        raise UserError("--target down is for a regression; the predicted class is compared")
+    asked = "of one tile of a mosaic" if arguments.mosaic else measures.PREDICTED
     return Comparison(
         classifier,
         data,
@@ -122,7 +129,8 @@ def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "Im
             RiseProtocol(steps=arguments.steps, space=arguments.space),
             keep=arguments.keep,
             top=arguments.top,
-            asked="of one tile of a mosaic" if arguments.mosaic else measures.PREDICTED,
+            asked=arguments.target if of_value else asked,
+            of_value=of_value,
         ),
         limit=None if arguments.mosaic else arguments.limit,
     )

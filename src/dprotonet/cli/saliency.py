@@ -12,6 +12,7 @@ import tyro
 from dprotonet.cli.explain_arguments import PresetName, chosen_preset
 from dprotonet.cli.images import check_out, complain_if_none, readable
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.source import TaskName
 from dprotonet.errors import UserError
 from dprotonet.interpretation.explainers import EXPLAINERS, described
 from dprotonet.percent import percent
@@ -44,10 +45,12 @@ class SaliencyArguments:
     iterations: int | None = None
     """Steps of mdm (default: the preset's)."""
     target: str | None = None
-    """The class to explain, a number or a name (default: the predicted one)."""
+    """The class to explain, a number or a name, or several with commas between them (default: the predicted
+    one; of several labels all that are predicted); of a regression up or down."""
     versus: str | None = None
     """Show what speaks for the class rather than for this one: a number, a name, or runner-up for the
     likeliest other class."""
+    task: TaskName = None
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None
@@ -61,7 +64,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.trained.classifier import Classifier
     from dprotonet.experiment.trained.image_like import square
 
-    classifier = Classifier.open(name, device=arguments.device)
+    classifier = Classifier.open(name, device=arguments.device, task=arguments.task)
     good, skipped = readable(images, lambda path: square(path, size=classifier.size))
     found = _explained(classifier, good, arguments)
     content = _saved(found, arguments, name)
@@ -98,12 +101,19 @@ def _explained(
             images,
             method=arguments.method,
             preset=chosen_preset(arguments.preset, arguments.iterations),
-            target=arguments.target,
+            target=_targets(arguments.target, classifier.classes),
             versus=arguments.versus,
             on_progress=lambda done, total: reporter.advance(
                 f"explaining by {arguments.method}", done, total
             ),
         )
+
+
+def _targets(text: str | None, classes: Sequence[str]) -> str | list[str] | None:
+    """At commas, unless it is the name of a class, which may hold some."""
+    if text is None or text in classes or "," not in text:
+        return text
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _saved(found: Sequence["Saliency"], arguments: SaliencyArguments, model: str) -> dict[str, Any]:
@@ -130,10 +140,9 @@ def _show(content: dict[str, Any]) -> None:
     from dprotonet.experiment.runs.familiarity import warning_of
 
     for item in content["explanations"]:
+        value = f"value {item['value']:.4g}" if "value" in item else percent(item["probability"])
         rather = f", rather than {item['versus']}" if item["versus"] is not None else ""
-        print(
-            f"{item['name']}: {item['class_name']} ({percent(item['probability'])}){rather}: {item['folder']}"
-        )
+        print(f"{item['name']}: {item['class_name']} ({value}){rather}: {item['folder']}")
         if said := warning_of(item["distance"]):
             print(f"  {said}")
     for sheet in content["sheets"]:

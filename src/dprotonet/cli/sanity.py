@@ -9,7 +9,7 @@ from typing import Any
 from dprotonet.cli.compare import method_names, told
 from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
-from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, images_of
+from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, TaskName, images_of
 from dprotonet.errors import ComputationError, UserError
 
 
@@ -30,6 +30,7 @@ class SanityArguments:
     """Number of randomisation stages, from the last layer to the first."""
     seed: int = 0
     """Seed of the images and of the random weights."""
+    task: TaskName = None
     json: Json = False
     allow_leaks: AllowLeaks = False
     device: Device = None
@@ -47,7 +48,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.trained.classifier import Classifier
     from dprotonet.files import write_text
 
-    classifier = Classifier.open(arguments.model, device=arguments.device)
+    classifier = Classifier.open(arguments.model, device=arguments.device, task=arguments.task)
     names = method_names(arguments.methods)
     for name in names:
         method(name, classifier)  # unknown ones are better found before the work

@@ -26,6 +26,13 @@ AnyImages = Annotated[
     ),
 ]
 Split = Literal["train", "val", "test"]
+TaskName = Annotated[
+    Literal["single", "binary", "multilabel", "regression"] | None,
+    tyro.conf.arg(
+        help="What the network's outputs mean: one class per image, one logit, several labels, or a value "
+        "(default: found, but for a value)."
+    ),
+]
 Json = Annotated[bool, tyro.conf.arg(help="Print one JSON object on stdout and nothing else there.")]
 AllowLeaks = Annotated[bool, tyro.conf.arg(help="Go on even if the same image is in two splits of --data.")]
 Device = Annotated[str | None, tyro.conf.arg(help="Where to compute, such as cuda (default: the CPU).")]

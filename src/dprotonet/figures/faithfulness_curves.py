@@ -34,23 +34,29 @@ LOWEST = 0.2  # the least that the vertical axis spans, so that noise does not l
 
 
 def faithfulness_curves(
-    deletion: Mapping[str, Tensor], insertion: Mapping[str, Tensor], *, title: str | None = None
+    deletion: Mapping[str, Tensor],
+    insertion: Mapping[str, Tensor],
+    *,
+    title: str | None = None,
+    measured: str | None = None,
 ) -> Image.Image:
-    """The mean curves of every method; each has curves (N, S + 1) of probabilities, one row an image.
+    """The mean curves of every method; each has curves (N, S + 1) of probabilities, or of what is `measured`.
 
     The first method of `deletion` is the featured one. A row with a NaN is left out, and a method that has
     fewer images than another says so in the legend.
     """
-    _check(deletion=deletion, insertion=insertion)
+    _check(shares=measured is None, deletion=deletion, insertion=insertion)
     falling = {name: mean_of(deletion[name]) for name in deletion}
     rising = {name: mean_of(insertion[name]) for name in deletion}
     height = 4.4 + 0.21 * max(_lines(falling), _lines(rising))
     figure, [left, right] = panels(11.6, height, rows=1, columns=2)
     _draw_panel(left, falling, name="Deletion", better="lower is better")
     _draw_panel(right, rising, name="Insertion", better="higher is better")
+    means = [*falling.values(), *rising.values()]
+    limits = _span(means) if measured else (0.0, _ceiling(means))
     for axes in (left, right):
-        axes.set_ylim(0, _ceiling([*falling.values(), *rising.values()]))
-    left.set_ylabel("probability of the class", color=MUTED)
+        axes.set_ylim(limits)
+    left.set_ylabel(measured or "probability of the class", color=MUTED)
     banner(figure, title)
     return rendered(figure)
 
@@ -95,7 +101,7 @@ def _lines(means: Mapping[str, Mean]) -> int:
     return half if fits else len(widths)
 
 
-def _check(**given: Mapping[str, Tensor]) -> None:
+def _check(*, shares: bool, **given: Mapping[str, Tensor]) -> None:
     deletion, insertion = (list(curves) for curves in given.values())
     if not deletion:
         raise ValueError("faithfulness_curves needs at least one method")
@@ -103,7 +109,15 @@ def _check(**given: Mapping[str, Tensor]) -> None:
         raise ValueError(f"deletion has curves of {deletion}, insertion of {insertion}; both need the same")
     for kind, curves in given.items():
         for name, rows in curves.items():
-            check_rows(f"{kind} of {name!r}", rows)
+            check_rows(f"{kind} of {name!r}", rows, shares=shares)
+
+
+def _span(means: Iterable[Mean]) -> tuple[float, float]:
+    """The tenths around all bands and around 0 and 1, for what is no probability."""
+    known = [mean for mean in means if mean.count]
+    low = min((float((mean.values - mean.margin).min()) for mean in known), default=0.0)
+    high = max((float((mean.values + mean.margin).max()) for mean in known), default=1.0)
+    return math.floor(min(low, 0) * 10) / 10, math.ceil(max(high, 1) * 10) / 10
 
 
 def _ceiling(means: Iterable[Mean]) -> float:

@@ -69,14 +69,14 @@ def mean_of(rows: Tensor) -> Mean:
     return Mean(known.mean(dim=0), 1.96 * spread / max(len(known), 1) ** 0.5, len(known))
 
 
-def check_rows(what: str, rows: Tensor, *, columns: int | None = None) -> None:
-    """Refuse what is no table (N, `columns`), or (N, 2 or more), of values in [0, 1] or NaN."""
+def check_rows(what: str, rows: Tensor, *, columns: int | None = None, shares: bool = True) -> None:
+    """Refuse what is no table (N, `columns`), or (N, 2 or more), of `shares`, in [0, 1] or NaN."""
     fits = rows.ndim == 2 and (rows.shape[1] >= 2 if columns is None else rows.shape[1] == columns)
     if not fits:
         wanted = "2 or more" if columns is None else columns
         raise ValueError(f"{what} has shape {tuple(rows.shape)}; it must be (N, {wanted}), one row an image")
     known = rows[~rows.isnan()]
-    if ((known < -ROUNDING) | (known > 1 + ROUNDING)).any():
+    if shares and ((known < -ROUNDING) | (known > 1 + ROUNDING)).any():
         raise ValueError(f"{what} reaches from {known.min():.4g} to {known.max():.4g}; it must be in [0, 1]")
 
 

@@ -4,6 +4,7 @@ All sizes of all images go through the network in one batch; since Adam treats e
 result is that of learning one size after the other.
 """
 
+import logging
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask, Step
 from dprotonet.interpretation.masks import MaskStack
 from dprotonet.ops import unit_range
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,13 @@ class Algorithm1:
             return torch.ones_like(task.wanted[:, 0])
         share = KeptActivation.of(task)
         share.warn(task)
+        for row in share.against.nonzero().flatten().tolist():
+            logger.warning(
+                "the %s is lower on image %d than on a blank image, and preset 'paper' keeps it so: its map "
+                "shows what holds it down; 'fast', 'best' and 'sampled' show what speaks for it",
+                task.node.name(row),
+                row,
+            )
         scale = share.scale.square() if task.wanted.shape[1] == 1 else share.scale
         return self.reference * scale
 

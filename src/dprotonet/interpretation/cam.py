@@ -24,7 +24,8 @@ from dprotonet.interpretation.explainer import Explainer, Question, maps_explain
 from dprotonet.interpretation.first_guess import deepest
 from dprotonet.interpretation.layout import Layout
 from dprotonet.interpretation.masking_task import MaskingTask
-from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode, class_scores, precision
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode, precision
+from dprotonet.interpretation.outputs import GivenTask, class_scores
 
 CAM_CLASSES = {  # what the package calls them
     "gradcam": "GradCAM",
@@ -35,7 +36,9 @@ CAM_CLASSES = {  # what the package calls them
 
 
 Watched = ClassNode | ContrastNode | TargetNode
-Target = Callable[[Tensor], Tensor]  # the logits (C,) of an image to a number ()
+Target = Callable[[Tensor], Tensor]  # the scores (C,) of an image to a number ()
+
+_NEAR_ZERO = 1e-3  # a score of the whole image below which nothing can be divided by it
 
 
 class CAM(Explainer):
@@ -55,6 +58,7 @@ class CAM(Explainer):
         layer: nn.Module | None = None,
         stem: nn.Module | None = None,
         classes: Sequence[str] = (),
+        task: GivenTask = None,
         internal_batch_size: int = 32,
     ) -> None:
         if method not in CAM_CLASSES:
@@ -65,7 +69,7 @@ class CAM(Explainer):
                 "MDM and Rise explain functions too"
             )
         self.method, self.layer = method, layer
-        super().__init__(model, classes=classes, batch=internal_batch_size)
+        super().__init__(model, classes=classes, task=task, batch=internal_batch_size)
         self.network, self.stem = model, stem if method == "ablationcam" else None
 
     @property
@@ -87,7 +91,9 @@ class CAM(Explainer):
     def _watched(self, node: Node) -> Watched:
         """A class at its logit, whatever its node watches; two of them; or what a target makes of them."""
         if isinstance(node, ClassNode):
-            return ClassNode(self.network, node.labels, probability=False)
+            return ClassNode(
+                node.outputs, node.labels, probability=False, numbered_as_outputs=node.numbered_as_outputs
+            )
         if not isinstance(node, TargetNode | ContrastNode):
             raise UserError(
                 f"{self.method} explains classes only; use MDM for other nodes, or give targets of the output"
@@ -125,7 +131,7 @@ class CAM(Explainer):
         """Maps (N, H, W) and the forward passes per image."""
         package = _package()
         turned = layout is not None and layout.kind != "first"
-        classifier = _Classifier(self.network)
+        classifier = _Classifier(self.network, None if isinstance(node, TargetNode) else node.outputs.scores)
         cam = _silent(CAM_CLASSES[self.method])(
             model=classifier,
             target_layers=[module],
@@ -137,24 +143,25 @@ class CAM(Explainer):
             cam.ablation_layer = layers.AblationLayerVit() if turned else layers.AblationLayer()
         images = question.images.to(precision(self.network))
         targets = [_target(node, row) for row in range(len(images))]
-        if self.method == "ablationcam" and isinstance(node, ContrastNode):
-            targets = [
-                _risen(target, classifier, images[row : row + 1]) for row, target in enumerate(targets)
-            ]
+        if self.method == "ablationcam":
+            targets = [_FromAbove(target) for target in targets]
         maps = [_one(cam, images[row : row + 1], target) for row, target in enumerate(targets)]
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
 
 
 class _Classifier(nn.Module):
-    """The model as grad-cam wants it, images to logits (B, C); counts the images that go through."""
+    """The model as grad-cam wants it, images to numbers (B, C); counts the images that go through.
 
-    def __init__(self, model: nn.Module) -> None:
+    They are the scores of classes, or, where targets look at outputs, the outputs.
+    """
+
+    def __init__(self, model: nn.Module, scores: Callable[[Tensor], Tensor] | None) -> None:
         super().__init__()
-        self.model, self.seen = model, 0
+        self.model, self.scores, self.seen = model, scores, 0
 
     def forward(self, images: Tensor) -> Tensor:
         self.seen += len(images)
-        return class_scores(self.model, images)
+        return class_scores(self.model, images) if self.scores is None else self.scores(images)
 
 
 class _Once:
@@ -231,6 +238,23 @@ def _without_bars(function: FunctionType) -> Callable[..., Any]:
     )
 
 
+class _FromAbove:
+    """A target for Ablation-CAM, which divides by the score of the whole image, the first that it asks for.
+
+    One near zero, or below, would blow the map up or turn it round: then scores are shifted, to 1 there.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._shift: Tensor | None = None
+
+    def __call__(self, scores: Tensor) -> Tensor:
+        score = self.target(scores)
+        if self._shift is None:
+            self._shift = torch.where(score < _NEAR_ZERO, 1 - score, 0.0).detach()
+        return score + self._shift
+
+
 def _target(node: Watched, row: int) -> Callable[[Tensor], Tensor]:
     """What grad-cam should watch of an output row for one image."""
     if isinstance(node, TargetNode):
@@ -245,17 +269,6 @@ def _target(node: Watched, row: int) -> Callable[[Tensor], Tensor]:
         return scores[label]
 
     return logit
-
-
-@torch.no_grad()
-def _risen(target: Target, classifier: nn.Module, image: Tensor) -> Target:
-    """The target, shifted to 1 on the image itself.
-
-    Ablation-CAM divides by that value: a difference of logits near zero, or below, would blow up the map or
-    turn it round.
-    """
-    ahead = target(classifier(image)[0])
-    return lambda scores: target(scores) - ahead + 1
 
 
 def _one(cam: Any, image: Tensor, target: Target) -> np.ndarray:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.nodes import ClassNode, Guess, Model, OwnActivation, scores_with
+from dprotonet.interpretation.nodes import ClassNode, Guess, OwnActivation, check_labels
+from dprotonet.interpretation.outputs import Model, Outputs
 
 
 class ContrastNode(OwnActivation):
@@ -21,10 +22,11 @@ class ContrastNode(OwnActivation):
     """
 
     rises = True  # what is looked for makes it larger, also where a blank image has more of it
+    differs = True  # or as much of it
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Outputs,
         labels: Sequence[int] | Tensor,
         versus: int | Sequence[int] | Tensor,
         *,
@@ -32,7 +34,8 @@ class ContrastNode(OwnActivation):
     ) -> None:
         own = ClassNode(model, labels, probability=False)
         other = ClassNode(model, [versus] if isinstance(versus, int) else versus).labels
-        self.classifier, self.model, self.labels, self.maps = model, own.model, own.labels, maps
+        self.outputs, self.classifier = own.outputs, own.classifier
+        self.model, self.labels, self.maps = own.model, own.labels, maps
         self.versus = other.expand(len(self.labels)) if len(other) == 1 else other
         if len(self.versus) != len(self.labels):
             raise UserError(f"{len(self.labels)} classes, and {len(self.versus)} to compare them with")
@@ -48,7 +51,8 @@ class ContrastNode(OwnActivation):
 
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
         here, versus = (classes[rows.cpu()] for classes in (self.labels, self.versus))
-        scores = scores_with(self.classifier, images, torch.cat([here, versus]))
+        scores = self.outputs.scores(images)
+        check_labels(torch.cat([here, versus]), scores)
         pair = torch.stack([here, versus], dim=1).to(scores.device)
         ahead, behind = scores.gather(1, pair).split(1, dim=1)
         return ahead - behind

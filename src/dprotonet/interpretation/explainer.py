@@ -6,7 +6,7 @@ A subclass answers one question, `explained`; `maps_explained` makes explanation
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,7 +17,8 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
 from dprotonet.interpretation.masking_task import MaskingTask, Step, check_images
-from dprotonet.interpretation.nodes import ClassNode, Model, Node
+from dprotonet.interpretation.nodes import ClassNode, Node
+from dprotonet.interpretation.outputs import GivenTask, Model, Outputs
 from dprotonet.interpretation.targets import Targets, Watching, node_of
 from dprotonet.ops import unit_range
 
@@ -44,17 +45,31 @@ class Question:
 
 
 class Explainer(ABC):
-    """Explains a model from images to logits, a module or a function; without one, nodes only.
+    """Explains a classifier, a module or a function of images; without one, nodes only.
 
-    `targets` is None for the predicted class, the number or name of a class, a list or tensor of one per
-    image, pytorch-grad-cam targets, a function of images, or a node. Names are those of `classes`.
+    `task` says what its outputs mean (`task.Task`); None finds it in the first pass. `targets` is None for
+    the predicted class, the number or name of a class, a list or tensor of one per image, pytorch-grad-cam
+    targets, a function of images, or a node. Names are those of `classes`; of a regression `up` and `down`.
     """
 
-    def __init__(self, model: Model | None = None, *, classes: Sequence[str] = (), batch: int = 32) -> None:
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        classes: Sequence[str] = (),
+        task: GivenTask = None,
+        batch: int = 32,
+    ) -> None:
         if model is not None and (not callable(model) or isinstance(model, type)):
             kind = type(model).__name__
             raise UserError(f"{self.title} explains a module or a function of images, not {kind}")
-        self.model, self.classes, self.batch = model, tuple(classes), batch
+        self.model, self.batch = model, batch
+        self.outputs = None if model is None else Outputs(model, task, classes=classes)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """What the classes are called, where that was said."""
+        return () if self.outputs is None else self.outputs.classes
 
     @property
     def probability(self) -> bool:
@@ -118,14 +133,16 @@ class Explainer(ABC):
         `on_step` sees every step of an explainer that takes steps, and ends them by returning True.
         """
         batch = self.batch if internal_batch_size is None else internal_batch_size
-        return self.explained(self.question(images, targets, batch=batch, on_step=on_step))
+        question = self.question(images, targets, batch=batch, on_step=on_step)
+        found = self.explained(question)
+        return [replace(item, facts={**item.facts, **_task_of(question.node)}) for item in found]
 
     def question(
         self, images: Tensor, targets: Targets, *, batch: int, on_step: WatchStep | None = None
     ) -> Question:
         """Images and targets, checked."""
         check_images(images, batch)
-        watching = Watching(self.title, self.model, self.probability, self.classes)
+        watching = Watching(self.title, self.outputs, self.probability)
         if targets is None:
             labels = ClassNode.predicted(watching.classifier(), images, batch=batch).labels
             node: Node = ClassNode(watching.classifier(), labels, probability=self.probability)
@@ -159,6 +176,10 @@ def maps_explained(
         )
         for row in range(len(raw))
     ]
+
+
+def _task_of(node: Node) -> dict[str, Any]:
+    return {"task": node.outputs.kind} if isinstance(node, ClassNode) and node.outputs.kind else {}
 
 
 def _progress_bar(title: str) -> WatchStep:

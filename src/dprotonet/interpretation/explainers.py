@@ -15,7 +15,7 @@ from dprotonet.errors import UserError
 
 if TYPE_CHECKING:
     from dprotonet.interpretation.explainer import Explainer
-    from dprotonet.interpretation.nodes import Model
+    from dprotonet.interpretation.outputs import GivenTask, Model
 
 Need = Literal["gradient", "feature map", "prototypes"]
 
@@ -24,8 +24,8 @@ Need = Literal["gradient", "feature map", "prototypes"]
 class ExplainerEntry:
     """A line of the table; `home` is the file of this room and the class or function in it, `file:Class`.
 
-    It is called with the model, `classes`, its `settings`, and what it `takes` from those who know the
-    network. `package` is one that has to be installed besides ours.
+    It is called with the model, `classes`, `task`, its `settings`, and what it `takes` from those who know
+    the network. `package` is one that has to be installed besides ours.
     """
 
     home: str
@@ -48,15 +48,22 @@ class ExplainerEntry:
         return not self.package or find_spec(self.package) is not None
 
     def make(
-        self, model: "Model", offered: Mapping[str, Any] | None = None, *, classes: Sequence[str] = ()
+        self,
+        model: "Model",
+        offered: Mapping[str, Any] | None = None,
+        *,
+        classes: Sequence[str] = (),
+        task: "GivenTask" = None,
     ) -> "Explainer":
-        """The explainer of a model; of what is offered it takes its own."""
+        """The explainer of a model and its task; of what is offered it takes its own."""
         taken = {key: value for key, value in (offered or {}).items() if key in self.takes}
         lacking = [key for key in self.takes if key not in taken]
         if lacking and "prototypes" in self.needs:
             raise UserError(f"{self.label} needs a prototype network; not given: {', '.join(lacking)}")
         file, _, name = self.home.partition(":")
         factory = getattr(import_module(f"dprotonet.interpretation.{file}"), name)
+        if "prototypes" not in self.needs:  # whose last layer tells what classes there are
+            taken["task"] = task
         made: Explainer = factory(model, classes=classes, **self.settings, **taken)
         return made
 

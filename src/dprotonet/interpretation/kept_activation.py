@@ -2,8 +2,8 @@
 
 1 is what should be kept, 0 is what a blank image gives. A single number counts by its distance from blank to
 wanted, so that more than wanted is more than 1; a vector by its squared distance from the wanted one. Of a
-node that `rises`, such as a difference of logits, more is always more: its image may have less than a blank
-one, -1, or as much, and still parts that speak for it and against it.
+node that `rises`, such as a class or a difference of logits, more is always more: its image may have less
+than a blank one, -1. Where `differs` is true as well, it may have as much and still parts for and against it.
 """
 
 import logging
@@ -27,6 +27,7 @@ class KeptActivation:
     wanted: Tensor
     blank: Tensor
     scale: Tensor
+    against: Tensor  # (N,): has a direction, and less of it on the image than on a blank one
 
     @classmethod
     def of(cls, task: MaskingTask) -> "KeptActivation":
@@ -36,9 +37,11 @@ class KeptActivation:
         size = torch.maximum(wanted.abs().amax(dim=1), blank.abs().amax(dim=1))
         dead = gap.abs().amax(dim=1) <= (_NOTHING * size).clamp_min(_SMALLEST)
         scale = gap.squeeze(1) if gap.shape[1] == 1 else gap.square().sum(dim=1)
+        rises, differs = (getattr(task.node, name, False) for name in ("rises", "differs"))
+        against = (scale < 0) & ~dead & rises
         inverse = 1 / scale.where(~dead, torch.ones_like(scale))
-        rises = getattr(task.node, "rises", False)
-        return cls(wanted, blank, inverse.abs() if rises else inverse.where(~dead, 0.0))
+        inverse = inverse if differs else inverse.where(~dead, 0.0)
+        return cls(wanted, blank, torch.where(against, -inverse, inverse), against)
 
     def warn(self, task: MaskingTask) -> None:
         """Say which images the node does not depend on."""

@@ -19,7 +19,7 @@ from dprotonet.interpretation.base import Explanation, warn_of_empty
 from dprotonet.interpretation.borrowed import borrowed, differentiable
 from dprotonet.interpretation.explainer import Explainer, Question
 from dprotonet.interpretation.masking_task import MaskingTask, Step
-from dprotonet.interpretation.nodes import Model
+from dprotonet.interpretation.outputs import GivenTask, Model
 from dprotonet.interpretation.ranked_masks import RankedMasks
 from dprotonet.interpretation.sampled import SampledMasks
 from dprotonet.interpretation.targets import Targets
@@ -98,9 +98,10 @@ class MDM(Explainer):
         *,
         preset: str | Preset = "fast",
         classes: Sequence[str] = (),
+        task: GivenTask = None,
         internal_batch_size: int = 32,
     ) -> None:
-        super().__init__(model, classes=classes, batch=internal_batch_size)
+        super().__init__(model, classes=classes, task=task, batch=internal_batch_size)
         self.name = preset if isinstance(preset, str) else preset_name(preset)
         self.preset = _named(preset) if isinstance(preset, str) else preset
 

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from dprotonet.errors import UserError
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.layout import layout_of
+from dprotonet.interpretation.outputs import GivenTask, Model, Outputs
+from dprotonet.interpretation.task import DIRECTIONS
 
 Forward = Callable[[Tensor], Tensor]
-Model = nn.Module | Callable[[Tensor], Any]  # images to logits (B, C), or to what holds them
 Guess = Callable[[Tensor, Tensor], Tensor]  # images (B, C, H, W) and rows (B,) to maps (B, h, w)
 Similarity = Callable[[Tensor, Tensor], Tensor]  # vectors (B, R, D), prototypes (P, D) to (B, R, P)
 
@@ -28,6 +29,7 @@ class Node(Protocol):
     """Activations of masked images, and what masking should keep of them.
 
     A node that knows where it looks may offer that by `guess(images, rows)`, as RegionNode does; it need not.
+    Of a node with `rises` true more is always more, whatever a blank image gives (`KeptActivation`).
     """
 
     model: nn.Module | None  # to be borrowed while explaining, if there is one
@@ -67,10 +69,27 @@ class OwnActivation(ABC):
 
 
 class ClassNode(OwnActivation):
-    """The probability (or logit) of one class per image; `model`, module or function: images to logits."""
+    """The probability (or logit) of one class per image; `model`, module or function: images to logits.
 
-    def __init__(self, model: Model, labels: Sequence[int] | Tensor, *, probability: bool = True) -> None:
-        self.classifier, self.model = model, module_of(model)
+    What classes there are, the `task` says (`task.Task`): with one output class 1 is what its logit speaks
+    for and class 0 the rest; of a regression class 0 is `up` and class 1 `down`. An explainer gives its
+    `Outputs` instead of the model, so that the task is found only once.
+    """
+
+    rises = True
+
+    def __init__(
+        self,
+        model: Model | Outputs,
+        labels: Sequence[int] | Tensor,
+        *,
+        probability: bool = True,
+        task: GivenTask = None,
+        numbered_as_outputs: bool = False,
+    ) -> None:
+        self.numbered_as_outputs = numbered_as_outputs  # as grad-cam counts, who knows no class but an output
+        self.outputs = model if isinstance(model, Outputs) else Outputs(model, task)
+        self.classifier, self.model = self.outputs.model, module_of(self.outputs.model)
         given = torch.as_tensor(labels).reshape(-1).cpu()
         if len(given) and (given.is_floating_point() or given.dtype == torch.bool):
             raise UserError(f"classes are whole numbers, not {given.tolist()}")
@@ -78,23 +97,30 @@ class ClassNode(OwnActivation):
         self.probability = probability
 
     @classmethod
-    def predicted(cls, model: Model, images: Tensor, *, batch: int = 32) -> "ClassNode":
+    def predicted(cls, model: Model | Outputs, images: Tensor, *, batch: int = 32) -> "ClassNode":
         """The class that the model gives each image."""
-        blocks = images.to(precision(module_of(model))).split(batch)
-        with borrowed(module_of(model)), torch.no_grad():
-            labels = [class_scores(model, block).argmax(dim=1).cpu() for block in blocks]
-        return cls(model, torch.cat(labels))
+        outputs = model if isinstance(model, Outputs) else Outputs(model)
+        module = module_of(outputs.model)
+        with borrowed(module), torch.no_grad():
+            labels = [outputs.predicted(block).cpu() for block in images.to(precision(module)).split(batch)]
+        return cls(outputs, torch.cat(labels))
 
     def name(self, row: int) -> str:
+        if self.outputs.kind == "regression":
+            return f"value {DIRECTIONS[int(self.labels[row])]}"
         return f"{'probability' if self.probability else 'logit'} of class {int(self.labels[row])}"
+
+    @property
+    def differs(self) -> bool:
+        """Whether parts of an image may speak for it and against it, so that they cancel: of a value."""
+        return self.outputs.kind == "regression"
 
     def check(self, count: int) -> None:
         _one_each("target", len(self.labels), count)
 
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
-        scores = self._scores(images, rows)
-        chosen = self.labels.to(rows.device)[rows].unsqueeze(1)
-        return (scores.softmax(dim=1) if self.probability else scores).gather(1, chosen)
+        outputs = self.outputs
+        return self._own(outputs.watched(images) if self.probability else outputs.scores(images), rows)
 
     def direction(self, images: Tensor, rows: Tensor) -> Tensor:
         """What the network offers for it by `agreement(images, label)`, (B,); or else the logit."""
@@ -106,15 +132,24 @@ class ClassNode(OwnActivation):
 
     def logit(self, images: Tensor, rows: Tensor) -> Tensor:
         """(B,): a probability also falls by what speaks for other classes, and hardly moves near 1."""
-        chosen = self.labels.to(rows.device)[rows].unsqueeze(1)
-        return self._scores(images, rows).gather(1, chosen).squeeze(1)
+        return self._own(self.outputs.scores(images), rows).squeeze(1)
 
-    def _scores(self, images: Tensor, rows: Tensor) -> Tensor:
-        return scores_with(self.classifier, images, self.labels[rows.cpu()])
+    def _own(self, columns: Tensor, rows: Tensor) -> Tensor:
+        """Of all classes' columns (B, C) that of each image, (B, 1)."""
+        labels = self.labels[rows.cpu()]
+        if self.numbered_as_outputs and self.outputs.kind in ("binary", "regression"):
+            raise UserError(
+                "ClassifierOutputTarget names an output, and this model has only one; give class 1 or 0 of a "
+                "binary classifier, 'up' or 'down' of a regression"
+            )
+        check_labels(labels, columns)
+        return columns.gather(1, labels.to(columns.device).unsqueeze(1))
 
 
 class TargetNode(OwnActivation):
     """pytorch-grad-cam's target objects, one per image: callables from a model's output row to a number."""
+
+    rises = True
 
     def __init__(self, model: Model, targets: Sequence[Callable[[Any], Tensor]]) -> None:
         self.classifier, self.model = model, module_of(model)
@@ -333,27 +368,11 @@ class PrototypeNode(OwnActivation):
             yield *pair, self.similarity(*pair)
 
 
-def class_scores(model: Model, images: Tensor) -> Tensor:
-    """Logits (B, C) of a classifier, also of one that wraps them (`.logits`, a tuple)."""
-    outputs = model(images)
-    outputs = getattr(outputs, "logits", outputs)
-    outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(images):
-        kind = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise UserError(
-            f"the model gave {kind} for {len(images)} images, not logits (B, C); "
-            "explain a module inside it or a function of your own instead: pass it as the target"
-        )
-    return outputs
-
-
-def scores_with(model: Model, images: Tensor, labels: Tensor) -> Tensor:
-    """The same in float32, for those who are going to look at the classes `labels`."""
-    scores = class_scores(model, images).float()
-    wrong = [int(label) for label in labels if not 0 <= int(label) < scores.shape[1]]
+def check_labels(labels: Tensor, columns: Tensor) -> None:
+    """A UserError unless labels are of classes that have a column in (B, C)."""
+    wrong = [int(label) for label in labels if not 0 <= int(label) < columns.shape[1]]
     if wrong:
-        raise UserError(f"there is no class {wrong[0]}; the model has classes 0 to {scores.shape[1] - 1}")
-    return scores
+        raise UserError(f"there is no class {wrong[0]}; the model has classes 0 to {columns.shape[1] - 1}")
 
 
 def precision(model: nn.Module | None) -> torch.dtype:

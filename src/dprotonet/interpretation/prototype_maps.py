@@ -17,6 +17,7 @@ from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
 from dprotonet.interpretation.masking_task import check_images
 from dprotonet.interpretation.nodes import ClassNode, Node, PrototypeNode
+from dprotonet.interpretation.task import Task
 from dprotonet.ops import unit_range
 
 
@@ -91,7 +92,8 @@ def _prototype_weights(node: Node, weight: Tensor) -> Tensor:
 
 
 def _of_classes(labels: Tensor, weight: Tensor) -> Tensor:
-    """The weights (N, P) of classes (N,)."""
+    """The weights (N, P) of classes (N,); a single row of weights is that of class 1 of two."""
+    weight = Task("binary" if len(weight) == 1 else "single").columns(weight.T).T
     for label in labels.tolist():
         if not 0 <= label < len(weight):
             raise UserError(f"there is no class {label}; the model has classes 0 to {len(weight) - 1}")

@@ -19,7 +19,7 @@ from dprotonet.interpretation.explainer import Explainer, Question, maps_explain
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import windows
-from dprotonet.interpretation.nodes import Model
+from dprotonet.interpretation.outputs import GivenTask, Model
 from dprotonet.ops import unit_range, upsample
 
 _BLOCK_ELEMENTS = 4_000_000  # of the masks that exist at a time: 16 MB
@@ -42,9 +42,10 @@ class Rise(Explainer):
         keep: float = 0.5,
         seed: int = 0,
         classes: Sequence[str] = (),
+        task: GivenTask = None,
         internal_batch_size: int = 32,
     ) -> None:
-        super().__init__(model, classes=classes, batch=internal_batch_size)
+        super().__init__(model, classes=classes, task=task, batch=internal_batch_size)
         if samples < 1 or grid < 2 or not 0 < keep < 1:
             raise UserError(
                 f"RISE with {samples} samples, grid {grid}, keep {keep}: "

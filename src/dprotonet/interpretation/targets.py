@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.nodes import CallableNode, ClassNode, Model, Node, TargetNode, module_of
+from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode, module_of
+from dprotonet.interpretation.outputs import Model, Outputs
+from dprotonet.interpretation.task import DIRECTIONS
 
 Targets = Any  # whatever ACCEPTED says
 
@@ -22,21 +24,34 @@ ACCEPTED = (
     "give nothing for the predicted class, the number or name of a class, a list or tensor with one of them "
     "per image, pytorch-grad-cam targets, a function of images, or a node"
 )
+_NO_NUMBER = f"a regression has no classes: give '{DIRECTIONS[0]}' (nothing is the same) or '{DIRECTIONS[1]}'"
 _CLASS_TARGETS = ("ClassifierOutputTarget", "ClassifierOutputSoftmaxTarget")  # grad-cam's that name a class
 
 
 class Watching(NamedTuple):
-    """Who watches: an explainer, its model, whether it watches probabilities, and what classes are called."""
+    """Who watches: an explainer, the outputs of its model, and whether it watches probabilities."""
 
     name: str
-    model: Model | None
+    outputs: Outputs | None
     probability: bool
-    classes: Sequence[str] = ()
 
-    def classifier(self) -> Model:
-        if self.model is None:
+    def classifier(self) -> Outputs:
+        if self.outputs is None:
             raise UserError(f"this {self.name} has no model; give it one, or pass explain() a node")
-        return self.model
+        return self.outputs
+
+    @property
+    def model(self) -> Model | None:
+        return None if self.outputs is None else self.outputs.model
+
+    @property
+    def classes(self) -> Sequence[str]:
+        """What targets may be called."""
+        return self.outputs.names() if self.outputs else ()
+
+    @property
+    def is_regression(self) -> bool:
+        return self.outputs is not None and self.outputs.kind == "regression"
 
 
 def node_of(targets: Targets, count: int, watching: Watching) -> Node:
@@ -48,7 +63,7 @@ def node_of(targets: Targets, count: int, watching: Watching) -> Node:
     if isinstance(targets, np.ndarray):
         return _of_array(targets, count, watching)
     if isinstance(targets, Tensor):
-        return _classes(_numbers(targets, count), watching)
+        return _classes(_numbers(targets, count, watching), watching)
     if isinstance(targets, int | str | np.integer) or _is_of_output(targets):
         return _listed([targets] * count, watching)
     if callable(targets) and not isinstance(targets, type):
@@ -64,11 +79,12 @@ def _listed(targets: Sequence[Any], watching: Watching) -> Node:
         raise UserError("a node serves all images of a call: give it alone, not in a list")
     functions = [target for target in targets if _is_function(target)]
     if not functions:
-        return _classes([_label(target, watching.classes) for target in targets], watching)
+        as_outputs = any(type(target).__name__ in _CLASS_TARGETS for target in targets)
+        return _classes([_label(target, watching) for target in targets], watching, as_outputs=as_outputs)
     if len(functions) < len(targets):
         other = next(target for target in targets if not _is_function(target))
         raise UserError(f"targets mix functions with {_shown(other)}; {ACCEPTED}")
-    return TargetNode(watching.classifier(), targets)
+    return TargetNode(watching.classifier().model, targets)
 
 
 def _of_array(targets: np.ndarray, count: int, watching: Watching) -> Node:
@@ -76,15 +92,19 @@ def _of_array(targets: np.ndarray, count: int, watching: Watching) -> Node:
     if targets.dtype.kind not in "iufcb":
         return node_of(targets.tolist(), count, watching)
     own = np.ascontiguousarray(targets, dtype=targets.dtype.newbyteorder("="))
-    return _classes(_numbers(torch.as_tensor(own), count), watching)
+    return _classes(_numbers(torch.as_tensor(own), count, watching), watching)
 
 
-def _classes(labels: Sequence[int] | Tensor, watching: Watching) -> ClassNode:
-    return ClassNode(watching.classifier(), labels, probability=watching.probability)
+def _classes(labels: Sequence[int] | Tensor, watching: Watching, *, as_outputs: bool = False) -> ClassNode:
+    return ClassNode(
+        watching.classifier(), labels, probability=watching.probability, numbered_as_outputs=as_outputs
+    )
 
 
-def _numbers(given: Tensor, count: int) -> Tensor:
+def _numbers(given: Tensor, count: int, watching: Watching) -> Tensor:
     """Class numbers (N,) of a tensor; a single number is that of every image."""
+    if watching.is_regression:
+        raise UserError(_NO_NUMBER)
     if given.is_floating_point() or given.is_complex() or given.dtype == torch.bool:
         raise UserError(f"targets are of type {given.dtype}, and classes are whole numbers; {ACCEPTED}")
     if given.ndim > 1 and given.numel() != len(given):
@@ -92,15 +112,17 @@ def _numbers(given: Tensor, count: int) -> Tensor:
     return given.reshape(1).expand(count) if given.numel() == 1 else given.reshape(-1)
 
 
-def _label(target: Any, classes: Sequence[str]) -> int:
+def _label(target: Any, watching: Watching) -> int:
     """The number of a class."""
     if isinstance(target, str):
-        return _named(target, classes)
+        return _named(target, watching.classes)
     if isinstance(target, Tensor | np.ndarray) and target.ndim == 0:
         target = target.item()
     category = _category(target)
     if category is None:
         raise UserError(f"{_shown(target)} is no class; {ACCEPTED}")
+    if watching.is_regression and type(target).__name__ not in _CLASS_TARGETS:
+        raise UserError(_NO_NUMBER)
     return category
 
 

@@ -24,6 +24,7 @@ from dprotonet.metrics.faithfulness import (
     insertion_curves,
 )
 from dprotonet.metrics.localization import SHARES, Overlap, energy_share, overlap, pointing, sweep, top_share
+from dprotonet.metrics.space import blank
 
 OVERLAPS = ("DICE", "IOU", "PPV", "sensitivity")
 
@@ -37,6 +38,8 @@ class Measure(NamedTuple):
 
 
 PREDICTED = "predicted"
+OF_VALUE = "the value, 0 on a blank image and 1 on the whole one; AD, AI and AG need a probability"
+_NOTHING = 1e-6  # a smaller difference of whole and blank image, relative to the values, is rounding
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,10 @@ class Protocol:
     `keep` is the share of the pixels that AD and AI of the percentile form leave (the paper's), `top` the
     share that is compared with the truth: a fifth for birds, half for medical images in the paper. What
     hidden pixels become is `rise.space` for all measures. `asked` is the class that is explained: the
-    predicted one, or else that of the sample, by what a table should call it.
+    predicted one, or else that of the sample, by what a table should call it. Of a value deletion and
+    insertion take its distance from that of the blank image, in units of what lies between blank and whole:
+    0 is the blank image, 1 the whole one (-1 if it has less than the blank one). AD, AI and AG are shares of
+    a probability and are left out.
 
     Unstated: which percentile of the pixels AD and AI remove; half of them here (`keep`), as AD50 and AI50.
     The soft form, image times heatmap, is Grad-CAM++'s and stands beside it as AD and AI.
@@ -56,6 +62,7 @@ class Protocol:
     keep: float = 0.5
     top: float = 0.2
     asked: str = PREDICTED
+    of_value: bool = False  # the score is no probability but a value, such as that of a regression
 
     def __post_init__(self) -> None:
         for name, share in (("keep", self.keep), ("top", self.top)):
@@ -72,6 +79,7 @@ class Protocol:
             f"AD{self._percent}, AI{self._percent}": kept.name,
             "DICE, IOU, PPV, sensitivity": f"top {100 * self.top:.10g} % of the pixels",
             "class": self.asked,
+            **({"measured": OF_VALUE} if self.of_value else {}),
         }
 
     @property
@@ -81,9 +89,8 @@ class Protocol:
     @property
     def measures(self) -> tuple[Measure, ...]:
         """Every column in its order."""
-        faithful = (
-            Measure("deletion", False, 3),
-            Measure("insertion", True, 3),
+        curves = (Measure("deletion", False, 3), Measure("insertion", True, 3))
+        drops = (
             Measure("AD", False, 1),
             Measure("AI", True, 1),
             Measure("AG", True, 1),
@@ -91,7 +98,7 @@ class Protocol:
             Measure(f"AI{self._percent}", True, 1),
         )
         placed = (*OVERLAPS, "energy", "pointing", "part")
-        return (*faithful, *(Measure(name, True, 3) for name in placed))
+        return (*curves, *(() if self.of_value else drops), *(Measure(name, True, 3) for name in placed))
 
 
 class Explained(NamedTuple):
@@ -134,12 +141,13 @@ def measured(
     `black` is what black pixels are in the space of the images, for a protocol in the space of pixels.
     """
     fill = black if protocol.rise.space == "pixels" else None
+    score = _relative(score, images, protocol, fill) if protocol.of_value else score
     deletion = deletion_curves(score, images, maps.raw, protocol=protocol.rise, fill=fill)
     insertion = insertion_curves(score, images, maps.raw, protocol=protocol.rise, fill=fill)
     values = {
         "deletion": area_under(deletion),
         "insertion": area_under(insertion),
-        **_drops(score, images, maps, protocol, fill),
+        **({} if protocol.of_value else _drops(score, images, maps, protocol, fill)),
         **_places(maps, truth, protocol),
     }
     overlaps = {} if truth.objects is None else _named(sweep(maps.raw, truth.objects, SHARES))
@@ -150,15 +158,9 @@ def _drops(
     score: Score, images: Tensor, maps: Explained, protocol: Protocol, fill: Tensor | None
 ) -> dict[str, Tensor]:
     """AD, AI and AG of the soft map, AD and AI of the hottest share."""
-
-    def of(pictures: Tensor) -> Tensor:
-        rows = torch.arange(len(pictures), device=pictures.device)
-        blocks = zip(pictures.split(protocol.rise.batch), rows.split(protocol.rise.batch), strict=True)
-        return torch.cat([score(block, row) for block, row in blocks])
-
-    before = of(images)
-    soft = of(explained_images(images, maps.heatmaps, keep=None, fill=fill))
-    kept = of(explained_images(images, maps.raw, keep=protocol.keep, fill=fill))
+    before = _scored(score, images, protocol)
+    soft = _scored(score, explained_images(images, maps.heatmaps, keep=None, fill=fill), protocol)
+    kept = _scored(score, explained_images(images, maps.raw, keep=protocol.keep, fill=fill), protocol)
     return {
         "AD": average_drop(before, soft),
         "AI": average_increase(before, soft),
@@ -166,6 +168,26 @@ def _drops(
         f"AD{100 * protocol.keep:g}": average_drop(before, kept),
         f"AI{100 * protocol.keep:g}": average_increase(before, kept),
     }
+
+
+def _relative(score: Score, images: Tensor, protocol: Protocol, fill: Tensor | None) -> Score:
+    """The score as `Protocol.of_value` says; NaN for an image whose value is that of a blank one."""
+    hidden = _scored(score, blank(images, fill), protocol)
+    gap = (_scored(score, images, protocol) - hidden).abs()
+    size = torch.maximum(hidden.abs(), gap)
+    gap = gap.where(gap > (_NOTHING * size).clamp_min(torch.finfo(gap.dtype).tiny), torch.nan)
+
+    def relative(pictures: Tensor, rows: Tensor) -> Tensor:
+        return (score(pictures, rows) - hidden[rows]) / gap[rows]
+
+    return relative
+
+
+def _scored(score: Score, pictures: Tensor, protocol: Protocol) -> Tensor:
+    """The score of as many pictures as there are images, a batch at a time."""
+    rows = torch.arange(len(pictures), device=pictures.device)
+    blocks = zip(pictures.split(protocol.rise.batch), rows.split(protocol.rise.batch), strict=True)
+    return torch.cat([score(block, row) for block, row in blocks])
 
 
 def _places(maps: Explained, truth: Truth, protocol: Protocol) -> dict[str, Tensor]:

@@ -31,6 +31,7 @@ def save_comparison(comparison: Comparison, results: Results) -> dict[str, Any]:
     files = {kind: str(folder / f"table.{kind}") for kind in ("csv", "md", "tex", "json")}
     content = {
         "network": network,
+        "task": comparison.classifier.task.kind,
         **table.summary(),
         "failures": [failure._asdict() for failure in results.failures],
         "files": files | _pictures(comparison, results),
@@ -72,7 +73,9 @@ def _pictures(comparison: Comparison, results: Results) -> dict[str, str]:
     }
     title = f"{comparison.classifier.name}, {_images(max(map(len, kept.values())))}"
     pace = facts["deletion, insertion"]
-    save_picture(faithfulness_curves(deletion, insertion, title=f"{title}, {pace}"), folder / "curves.png")
+    measured = "value, relative to blank and whole image" if comparison.protocol.of_value else None
+    curves = faithfulness_curves(deletion, insertion, title=f"{title}, {pace}", measured=measured)
+    save_picture(curves, folder / "curves.png")
     files = {"curves": str(folder / "curves.png")}
     overlaps = {method: overlaps_of(found) for method, found in kept.items()}
     if any(overlaps.values()):
@@ -120,6 +123,8 @@ def evenly(indices: Sequence[int], count: int) -> list[int]:
 
 def _asked(comparison: Comparison, case: Case) -> str:
     """Why this class is explained, and whether it is the right one, where that is known."""
+    if comparison.protocol.of_value:
+        return "what moves the value"
     if comparison.protocol.asked != PREDICTED:
         return "asked for"
     known = tuple(comparison.data.classes) == tuple(comparison.classifier.classes)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dprotonet.data.base import Sample
 from dprotonet.errors import UserError
-from dprotonet.experiment.explaining.explainers import explainer, prototyped, strongest_prototype
+from dprotonet.experiment.explaining.explainers import class_node, explainer, prototyped, strongest_prototype
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.explainers import EXPLAINERS
@@ -132,7 +132,7 @@ def _of_table(name: str, chosen: tuple[str, Preset], classifier: Classifier) -> 
     asked = explainer(kind, classifier, preset=numbers)
 
     def explain(case: Case) -> MethodMaps:
-        (found,) = asked.explain(case.inputs, case.label)
+        (found,) = asked.explain(case.inputs, class_node(classifier, case.label, asked))
         return _found(found)
 
     if isinstance(asked, MDM):

@@ -10,7 +10,7 @@ from dprotonet.data.mosaic import TILES, Mosaics, Tile, questions
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.interpretation.borrowed import borrowed
-from dprotonet.interpretation.nodes import class_scores
+from dprotonet.interpretation.outputs import Outputs
 from dprotonet.percent import percent
 from dprotonet.progress import Progress
 
@@ -28,6 +28,8 @@ def mosaics_of(
 
     A tile stands for the class that the network predicts for it alone, so images need no classes.
     """
+    if classifier.task.kind == "regression":
+        raise UserError("a mosaic asks for classes, and a regression has none; leave --mosaic out")
     if len(classifier.classes) < 2:
         raise UserError("a mosaic needs two classes at least, and the network has only one")
     tiles = _sure_tiles(classifier, data, on_progress)
@@ -43,12 +45,13 @@ def mosaics_of(
 
 def _sure_tiles(classifier: Classifier, data: ImageData, on_progress: Progress) -> Iterator[Tile]:
     drawn = torch.randperm(len(data), generator=torch.Generator().manual_seed(0)).split(_BATCH)
+    outputs = Outputs(classifier.module, classifier.task)
     device, seen = next(classifier.module.parameters()).device, 0
     for rows in drawn:
         images = torch.stack([image_of(data, index) for index in rows.tolist()])
         with borrowed(classifier.module), torch.no_grad():
-            scores = class_scores(classifier.module, classifier.normalise(images).to(device))
-        best = scores.float().softmax(dim=1).max(dim=1)
+            shares = outputs.watched(classifier.normalise(images).to(device))
+        best = shares.max(dim=1)
         seen += len(rows)
         on_progress(seen, len(data))
         for index, probability, label in zip(rows.tolist(), *(part.tolist() for part in best), strict=True):

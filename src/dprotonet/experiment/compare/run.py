@@ -6,7 +6,7 @@ image, or an image that cannot be read, is reported and the rest goes on; asked 
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import Case, Method, MethodMaps
 from dprotonet.experiment.compare.store import Record, Store
 from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.interpretation.outputs import Outputs
+from dprotonet.interpretation.task import SINGLE
 from dprotonet.metrics.faithfulness import Score
 from dprotonet.metrics.measures import PREDICTED, Explained, Protocol, Truth, measured
 from dprotonet.training.checkpoint import weights_digest
@@ -79,11 +81,16 @@ class Comparison:
             "images": self.data.fingerprint,
             "size": self.classifier.size,
             "protocol": self.protocol.facts,
+            **({} if self.classifier.task == SINGLE else {"task": asdict(self.classifier.task)}),
             "version": __version__,
         }
 
     def run(self) -> Iterator[ComparisonStep]:
         """Measure what is missing; `results` has it afterwards."""
+        if self.protocol.of_value != (self.classifier.task.kind == "regression"):
+            raise UserError(
+                "of a regression a value is measured, of other tasks a probability: of_value says so"
+            )
         if not len(self.data):
             raise UserError("there is no image to compare on")
         store, total = Store(self.folder), len(self.indices) * len(self.methods)
@@ -116,9 +123,13 @@ class Comparison:
         sample = self.data[index]
         device = next(self.classifier.module.parameters()).device
         inputs = self.classifier.normalise(sample.image.unsqueeze(0)).to(device)
+        if self.protocol.of_value:
+            direction = self.classifier.label(self.protocol.asked)
+            return Case(index, sample, inputs, torch.tensor([direction], device=device))
         if self.protocol.asked != PREDICTED:
             return Case(index, sample, inputs, torch.tensor([sample.label], device=device))
-        return Case(index, sample, inputs, _logits(self.classifier, inputs).argmax(dim=1))
+        with torch.no_grad():
+            return Case(index, sample, inputs, _outputs(self.classifier).predicted(inputs))
 
     def _readable(self, index: int) -> Case | Failure:
         try:
@@ -174,13 +185,14 @@ def _truth(sample: Sample, device: torch.device) -> Truth:
 
 
 def _score(classifier: Classifier, case: Case) -> Score:
-    def probability(images: Tensor, rows: Tensor) -> Tensor:
-        return _logits(classifier, images).softmax(dim=1)[:, int(case.label)]
+    """The probability of the class, not calibrated; or the value up or down."""
 
-    return probability
+    @torch.no_grad()
+    def watched(images: Tensor, rows: Tensor) -> Tensor:
+        return _outputs(classifier).watched(images)[:, int(case.label)]
+
+    return watched
 
 
-@torch.no_grad()
-def _logits(classifier: Classifier, images: Tensor) -> Tensor:
-    logits: Tensor = classifier.module(images)
-    return logits.float()
+def _outputs(classifier: Classifier) -> Outputs:
+    return Outputs(classifier.module, classifier.task)

@@ -19,8 +19,9 @@ from dprotonet.inference.region_assignment import any_region
 from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry, explainer_entry
 from dprotonet.interpretation.mdm import Preset
-from dprotonet.interpretation.nodes import Forward, PrototypeNode, RegionNode, Similarity
+from dprotonet.interpretation.nodes import ClassNode, Forward, PrototypeNode, RegionNode, Similarity
 from dprotonet.interpretation.occurrence import OccurrenceMaps
+from dprotonet.interpretation.outputs import Outputs
 from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.interpretation.similarity import SimilarityMaps
 from dprotonet.network import BlackBox, DProtoNet
@@ -32,7 +33,14 @@ def explainer(name: str, classifier: Classifier, *, preset: str | Preset = "fast
     if name in PREPARED:
         return PREPARED[name](prototyped(classifier, name), classifier.classes)
     stem = network.encoder.backbone if isinstance(network, DProtoNet) else None
-    return entry.make(network, {"preset": preset, "stem": stem}, classes=classifier.classes)
+    return entry.make(
+        network, {"preset": preset, "stem": stem}, classes=classifier.classes, task=classifier.task
+    )
+
+
+def class_node(classifier: Classifier, labels: Sequence[int] | Tensor, by: Explainer) -> ClassNode:
+    """A class per image, by number, as the explainer `by` watches it; of a regression 0 is up and 1 down."""
+    return ClassNode(Outputs(classifier.module, classifier.task), labels, probability=by.probability)
 
 
 def available_explainers(model: TrainedModel) -> dict[str, ExplainerEntry]:

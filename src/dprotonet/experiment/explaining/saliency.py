@@ -10,9 +10,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.experiment.explaining.explainers import explainer
+from dprotonet.errors import UserError
+from dprotonet.experiment.explaining.explainers import class_node, explainer
 from dprotonet.experiment.explaining.progress import StepCounter
-from dprotonet.experiment.runs.calibration import shares_of
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
@@ -24,7 +24,9 @@ from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.explainers import explainer_entry
 from dprotonet.interpretation.mdm import Preset
-from dprotonet.interpretation.nodes import class_scores
+from dprotonet.interpretation.nodes import Node
+from dprotonet.interpretation.outputs import Outputs, class_scores
+from dprotonet.interpretation.task import Kind
 from dprotonet.network import DProtoNet
 from dprotonet.ops import upsample
 from dprotonet.percent import percent
@@ -32,24 +34,35 @@ from dprotonet.percent import percent
 _BLOCK = 16  # images explained at a time: bounds the memory
 _LONGEST = 640  # edge of a picture for people
 _LIKELY = 3  # classes named with every image
+_PRESENT = 0.5  # probability from which on a label counts as predicted, where an image may have several
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Saliency:
-    """Why one image was given the class `label`, or might be; `picture` has the image's own proportions."""
+    """Why one image was given the class `label`, or might be; `picture` has the image's own proportions.
+
+    A regression has no probabilities but a `value`, and its classes are `up` and `down`.
+    """
 
     name: str
     picture: Tensor  # (3, H, W) uint8
     label: int
     class_name: str
-    probability: float
+    probability: float | None
     likely: tuple[tuple[str, float], ...]  # the likeliest classes
     explanation: Explanation  # at the size that the network wants
     image_size: tuple[int, int]  # height and width of the image itself
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
     versus: str | None = None  # the class that it is compared with, if it is
+    task: Kind = "single"
+    value: float | None = None  # of a regression
+
+    @property
+    def said(self) -> str:
+        """The probability or the value, for people."""
+        return f"{self.value:.4g}" if self.probability is None else percent(self.probability)
 
     @property
     def familiar(self) -> bool | None:
@@ -69,38 +82,66 @@ def saliency(
     *,
     method: str = "mdm",
     preset: str | Preset = "fast",
-    target: ClassName | None = None,
+    target: ClassName | Sequence[ClassName] | None = None,
     versus: ClassName | None = None,
     on_progress: Progress | None = None,
 ) -> list[Saliency]:
     """The heatmap of each image for the class `target`, by default the one that was predicted.
 
-    With `versus`, a class or "runner-up", it shows what speaks for the class rather than for that one. The
+    Where an image may have several labels, all that are predicted are explained, at least the likeliest; and
+    `target` may be several classes. Each has an item of its own, an image's one after the other. With
+    `versus`, a class or "runner-up", it shows what speaks for the class rather than for that one. The
     classifier is one that is opened, the model of a run, or the name of either.
     """
     explainer_entry(method)  # an unknown one is better found before the work
     known = Classifier.of(classifier)
-    label = None if target is None else known.label(target)
+    labels = _labels(known, target)
     if versus is not None:
-        check_versus(versus, known.classes, owner=known.name)
+        _check_versus(known, versus)
     tell = on_progress or (lambda done, total: None)
     asked, found = several(images), []
-    counter = StepCounter(len(asked))
-    for start in range(0, len(asked), _BLOCK):
-        block = asked[start : start + _BLOCK]
+    by, counter = explainer(method, known, preset=preset), StepCounter(len(asked))
+    together = max(1, _BLOCK // max(1, len(labels)))
+    for start in range(0, len(asked), together):
+        block = asked[start : start + together]
         inputs = known.inputs(block)
-        probabilities, distances = _seen(known, inputs)
-        labels = probabilities.argmax(dim=1) if label is None else torch.full((len(block),), label)
+        seen = _seen(known, inputs)
+        pairs = [
+            (row, label) for row in range(len(block)) for label in labels or _predicted(known, seen, row)
+        ]
         watch = counter.next(len(block), lambda done, total, _: tell(done, total))
-        by = explainer(method, known, preset=preset)
-        others = None if versus is None else _others(known, versus, labels, probabilities)
-        asked_for = labels if others is None else ContrastNode(known.module, labels, others)
-        explanations = by.explain(inputs, asked_for, on_step=watch)
+        rows, explained = [row for row, _ in pairs], torch.tensor([label for _, label in pairs])
+        node: Node = class_node(known, explained, by)
+        others = None if versus is None else _others(known, versus, explained, seen.watched[rows])
+        if others is not None:
+            node = ContrastNode(Outputs(known.module, known.task), explained, others)
+        explanations = by.explain(inputs[rows], node, on_step=watch)
         tell(*counter.finished)
-        beside = [None] * len(block) if others is None else [known.classes[one] for one in others.tolist()]
-        rows = zip(block, labels.tolist(), probabilities, explanations, distances, beside, strict=True)
-        found += [_saliency(known, *row) for row in rows]
+        beside = [None] * len(pairs) if others is None else [known.classes[one] for one in others.tolist()]
+        for (row, label), explanation, other in zip(pairs, explanations, beside, strict=True):
+            found.append(_saliency(known, block[row], label, seen.of(row), explanation, versus=other))
     return found
+
+
+def _labels(classifier: Classifier, target: str | int | Sequence[str | int] | None) -> list[int]:
+    """The classes that were asked for; none if nothing was."""
+    if target is None:
+        return []
+    asked = [target] if isinstance(target, str | int) else list(target)
+    if not asked:
+        raise UserError("the list of targets is empty; leave it out for the predicted class")
+    return list(dict.fromkeys(classifier.label(name) for name in asked))
+
+
+def _predicted(classifier: Classifier, seen: "_Seen", row: int) -> list[int]:
+    """Of the image `row`: the likeliest class, and all labels that it is likely to have; `up` of a value."""
+    if classifier.task.kind == "regression":
+        return [0]
+    own = seen.watched[row]
+    likeliest = int(own.argmax())
+    if classifier.task.kind != "multilabel":
+        return [likeliest]
+    return (own >= _PRESENT).nonzero().flatten().tolist() or [likeliest]
 
 
 def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
@@ -114,14 +155,23 @@ def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
     )
 
 
+def _check_versus(classifier: Classifier, versus: ClassName) -> None:
+    if classifier.task.kind == "regression":
+        raise UserError("a regression has no classes to compare; explain its value up or down")
+    check_versus(versus, classifier.classes, owner=classifier.name)
+
+
 def _others(classifier: Classifier, versus: ClassName, labels: Tensor, probabilities: Tensor) -> Tensor:
     """What each class is compared with, (B,)."""
     return compared_with(versus, labels, probabilities, classes=classifier.classes, owner=classifier.name)
 
 
 class _Seen(NamedTuple):
-    probabilities: Tensor  # (B, C) in float64
+    watched: Tensor  # (B, C) in float64: probabilities, or the value up and down
     distances: Sequence[float | None]  # from what the run knows, where it can tell
+
+    def of(self, row: int) -> tuple[Tensor, float | None]:
+        return self.watched[row], self.distances[row]
 
 
 @torch.no_grad()
@@ -130,47 +180,52 @@ def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
     known, module = classifier.familiarity, classifier.module
     with borrowed(module):
         if known is None or not isinstance(module, DProtoNet):
-            return _Seen(_shares(classifier, class_scores(module, inputs)), [None] * len(inputs))
+            return _Seen(classifier.watched(class_scores(module, inputs)), [None] * len(inputs))
         found = module.evidence(inputs)
-    return _Seen(_shares(classifier, found.logits), known.distance(found.distances).tolist())
-
-
-def _shares(classifier: Classifier, logits: Tensor) -> Tensor:
-    return shares_of(logits.double(), classifier.calibration).cpu()
+    return _Seen(classifier.watched(found.logits), known.distance(found.distances).tolist())
 
 
 def _saliency(
     classifier: Classifier,
     image: ImageLike,
     label: int,
-    probabilities: Tensor,
+    seen: tuple[Tensor, float | None],
     explanation: Explanation,
-    distance: float | None,
+    *,
     versus: str | None,
 ) -> Saliency:
-    order = probabilities.argsort(descending=True)[:_LIKELY].tolist()
+    watched, distance = seen
+    is_value = classifier.task.kind == "regression"
+    order = [] if is_value else watched.argsort(descending=True)[:_LIKELY].tolist()
     return Saliency(
         name=name_of(image),
         picture=picture(image, longest=_LONGEST),
         label=label,
         class_name=classifier.classes[label],
-        probability=float(probabilities[label]),
-        likely=tuple((classifier.classes[index], float(probabilities[index])) for index in order),
+        probability=None if is_value else float(watched[label]),
+        likely=tuple((classifier.classes[index], float(watched[index])) for index in order),
         explanation=explanation,
         image_size=image_size(image),
         distance=distance,
         versus=versus,
+        task=classifier.task.kind,
+        value=float(watched[0]) if is_value else None,
     )
 
 
 def _caption(item: Saliency) -> str:
-    (likeliest, sure), *_ = item.likely
-    lines = [f"predicted with {percent(item.probability)}", Path(item.name).name]
+    file = Path(item.name).name
+    if item.probability is None:
+        lines = [f"what moves the value {item.class_name}", f"value: {item.said}", file]
+    elif item.task == "multilabel":
+        lines = [f"{'predicted with' if item.probability >= _PRESENT else 'given'} {item.said}", file]
+    elif (likeliest := item.likely[0])[0] == item.class_name:
+        lines = [f"predicted with {item.said}", file]
+    else:
+        name, sure = likeliest
+        lines = [f"asked for, given {item.said}", f"predicted: {_short(name)} ({percent(sure)})", file]
     if item.versus is not None:
         lines.append(f"what speaks for it rather than for {_short(item.versus)}")
-    if likeliest != item.class_name:
-        lines[0] = f"asked for, given {percent(item.probability)}"
-        lines.insert(1, f"predicted: {_short(likeliest)} ({percent(sure)})")
     return "\n".join(line for line in lines if line)
 
 
