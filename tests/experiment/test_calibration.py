@@ -73,7 +73,7 @@ def test_it_is_applied_wherever_a_probability_is_stated(copied: Path) -> None:
     assert (found.calibrated, plain.calibrated) == (True, False)
     assert model.answer(image()).probabilities().tolist() == pytest.approx(wanted.tolist())
     seen = _seen(Classifier.of_model(model), model.inputs([image()]))
-    assert seen.probabilities[0].tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
+    assert seen.watched[0].tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
     deployed = Deployed(model.network, model.normalise, known)
     with torch.no_grad():
         exported = deployed(model.pixels(image())[None].float() / 255)[1][0]
