@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -14,7 +15,13 @@ from report.outline import Outline
 
 LIMIT = 15_000_000  # bytes
 
-PAGES = {"all": made_up, "black box": black_box, "hostile": lambda: with_hostile_words(made_up())}
+PAGES = {
+    "clinical": lambda: replace(made_up(), clinical=True),
+    "clinical black box": lambda: replace(black_box(), clinical=True),
+    "all": made_up,
+    "black box": black_box,
+    "hostile": lambda: with_hostile_words(made_up()),
+}
 
 
 @pytest.fixture(params=PAGES, scope="module")

@@ -45,6 +45,8 @@ class ReportArguments:
     decoder takes minutes for each. The page says which was used."""
     iterations: int | None = None
     """Steps of the decoder (default: the preset's)."""
+    audience: Literal["general", "clinical"] = "general"
+    """For whom: clinical leads with warnings, probabilities and limits, in words for doctors."""
     overwrite: bool = False
     """Replace the file even if it is not a report."""
     json: bool = False
@@ -115,6 +117,7 @@ def _wishes(arguments: ReportArguments) -> "ReportOptions":
         top=arguments.top,
         preset=chosen_preset(arguments.preset, arguments.iterations),
         heatmaps=arguments.heatmaps,
+        audience=arguments.audience,
     )
 
 

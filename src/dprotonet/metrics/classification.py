@@ -60,6 +60,22 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
     return ((rank[hit].sum() - hits * (hits + 1) / 2) / (hits * misses)).item()
 
 
+def auroc_interval(area: float, hits: int, misses: int, *, z: float = 1.959964) -> tuple[float, float]:
+    """Where an AUROC of so many images of either class may truly lie (Hanley and McNeil, 1982; 95 %).
+
+    On the logit scale, so that it stays within [0, 1]; NaN without images of both classes, or for a perfect
+    or hopeless one, whose standard error would be 0.
+    """
+    if not hits or not misses or not 0 < area < 1:
+        return math.nan, math.nan
+    above, below = area / (2 - area), 2 * area * area / (1 + area)
+    spread = area * (1 - area) + (hits - 1) * (above - area**2) + (misses - 1) * (below - area**2)
+    reach = z * math.sqrt(spread / (hits * misses)) / (area * (1 - area))
+    middle = math.log(area / (1 - area))
+    low, high = (1 / (1 + math.exp(-end)) for end in (middle - reach, middle + reach))
+    return low, high
+
+
 def wilson_interval(right: int, total: int, *, z: float = 1.959964) -> tuple[float, float]:
     """Where a share of `right` among `total` may truly lie (Wilson, 1927; 95 %); NaN when there is none."""
     if not total:

@@ -6,12 +6,14 @@ sources by prototype. Where a heatmap is missing the row still has its numbers.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData
 from dprotonet.experiment.explaining.pictures import boxed_place, place_picture
+from dprotonet.experiment.explaining.row_marks import RowMark, row_marks
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.trained.answer import Answer
@@ -37,6 +39,7 @@ class Studied:
     truth: int
     prediction: Prediction
     evidence: Mapping[int, Sequence[EvidenceItem]]  # by class: the predicted, then a missed one
+    contrast: str = ""  # why the predicted class and not the next one
 
     def items(self, top: int) -> list[EvidenceItem]:
         """The prototypes to be shown, each once."""
@@ -50,6 +53,18 @@ class Places:
 
     images: Mapping[tuple[int, int], Tensor]  # by image and prototype
     sources: Mapping[int, Tensor]
+    marks: Mapping[tuple[int, int], RowMark] = field(default_factory=dict)  # by image and prototype
+
+
+def marks_of(model: Model, images: Sequence[Studied], *, top: int) -> dict[tuple[int, int], RowMark]:
+    """What the rows of these images are worth, by image and prototype."""
+    chosen = [item.items(top) for item in images]
+    found = row_marks(model, [item.image for item in images], chosen)
+    return {
+        (image.index, item.prototype): mark
+        for image, items, marks in zip(images, chosen, found, strict=True)
+        for item, mark in zip(items, marks, strict=True)
+    }
 
 
 def studied(model: Model, data: ImageData, indices: Sequence[int]) -> list[Studied]:
@@ -64,6 +79,7 @@ def studied(model: Model, data: ImageData, indices: Sequence[int]) -> list[Studi
             sample.label,
             answer.prediction(name_of(sample.image)),
             _asked(answer, sample.label),
+            _contrast(answer),
         )
         for index, sample, answer in zip(indices, samples, answers, strict=True)
     ]
@@ -73,6 +89,14 @@ def _asked(answer: Answer, truth: int) -> dict[int, Sequence[EvidenceItem]]:
     """Evidence for the predicted class and for a missed one; none of a black box."""
     asked = {label: answer.evidence(label) for label in (answer.label(), truth)}
     return {label: items for label, items in asked.items() if items}
+
+
+def _contrast(answer: Answer) -> str:
+    """Why the predicted class and not the likeliest other one, in a sentence."""
+    logits = answer.logits()
+    label = answer.label()
+    rival = int(logits.index_fill(0, torch.tensor([label]), -torch.inf).argmax())
+    return answer.contrast(label, rival).sentence
 
 
 def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *, top: int) -> ReportCase:
@@ -93,6 +117,8 @@ def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *,
             if sources is not None
         ),
         warning=sentence(warning_of(item.prediction.distance)),
+        calibrated=item.prediction.calibrated,
+        contrast=item.contrast,
     )
 
 
@@ -115,7 +141,7 @@ def _argument(
 
 
 def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> CaseRow:
-    origin = places.sources.get(entry.prototype)
+    origin, mark = places.sources.get(entry.prototype), places.marks.get((item.index, entry.prototype))
     where = "" if origin is None else f", coloured: the prototype lies {whereabouts(origin)}"
     told = f"Training image {entry.source} of {entry.class_name}{where}."
     drawn = (
@@ -135,6 +161,8 @@ def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> 
         points=entry.contribution,
         like=entry.words,
         ahead=entry.ahead,
+        mark="" if mark is None else f"{mark.symbol} {mark.word}",
+        differ="" if mark is None else mark.warning,
     )
 
 

@@ -151,6 +151,8 @@ class CaseRow:
     points: float
     like: str = "looks like"
     ahead: str = ""
+    mark: str = ""  # does the place stay under noise
+    differ: str = ""  # a warning where the two places do not look alike
 
 
 @dataclass(frozen=True)
@@ -190,6 +192,8 @@ class ReportCase:
     likely: tuple[Likely, ...]
     arguments: tuple[Argument, ...]
     warning: str = ""  # where nothing in the image looks like what the run knows
+    calibrated: bool = False
+    contrast: str = ""  # why this class and not the next one
 
     @property
     def right(self) -> bool:
@@ -287,3 +291,4 @@ class Report:
     mistakes: Mistakes | None
     comparison: ComparisonSection | None
     missing: tuple[str, ...]
+    clinical: bool = False  # written for doctors

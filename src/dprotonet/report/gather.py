@@ -14,12 +14,14 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.evaluation.evaluation import Evaluation, evaluate_images
 from dprotonet.experiment.explaining.notable_images import notable_images
 from dprotonet.experiment.explaining.pictures import source_images
+from dprotonet.experiment.explaining.row_marks import measured_limit
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, kept_facts, stored_facts
+from dprotonet.experiment.runs.row_places import PlaceLimit
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.progress import NamedProgress
 from dprotonet.report.about import about, described_data
-from dprotonet.report.cases import Places, Studied, case, studied
+from dprotonet.report.cases import Places, Studied, case, marks_of, studied
 from dprotonet.report.comparison import comparison
 from dprotonet.report.content import CaseGroup, Mistakes, Performance, Report
 from dprotonet.report.embed import colour_key
@@ -83,6 +85,7 @@ class _Gathering:
         self._tell_of_leaks(splits)
         evaluation = None if splits is None else self._evaluation(splits.test)
         chosen = {} if splits is None or evaluation is None else self._studied(splits.test, evaluation)
+        self._measure_limit(splits)
         sources, places = self._places([item for found in chosen.values() for item in found])
         facts = None if sources is None else self._facts(splits)
         return Report(
@@ -97,6 +100,7 @@ class _Gathering:
             mistakes=self._mistakes(splits, evaluation),
             comparison=comparison(self.model, self.wishes.compare),
             missing=tuple(self.missing),
+            clinical=self.wishes.audience == "clinical",
         )
 
     # ── data ──
@@ -155,6 +159,21 @@ class _Gathering:
 
     # ── prototypes ──
 
+    def _measure_limit(self, splits: Splits | None) -> None:
+        """For doctors: from when on a row's two places do not look alike, if nobody measured it yet."""
+        if self.wishes.audience != "clinical" or not self.model.has_sources:
+            return
+        if PlaceLimit.read(self.folder, self.model.network) is not None:
+            return
+        if splits is None:
+            self.missing.append(
+                "Warnings of rows whose two places do not look alike: their limit takes validation images; "
+                "dprotonet reliability RUN --data SPEC measures it."
+            )
+            return
+        looking = partial(self.on_progress, "looking at rows")
+        measured_limit(self.model, splits.val, on_progress=looking).write(self.folder)
+
     def _facts(self, splits: Splits | None) -> tuple[PrototypeFacts, ...] | None:
         looking = partial(self.on_progress, "looking at prototypes")
         found = (
@@ -183,6 +202,7 @@ class _Gathering:
             return None, Places({}, {})
         makers = Heatmaps(self.model, self.wishes, self.on_progress)
         places = makers.places(images, self.at_hand.places)
+        places = replace(places, marks=marks_of(self.model, images, top=self.wishes.top))
         self._tell_of_heatmaps(len(places.sources))
         return source_images(self.model), places
 

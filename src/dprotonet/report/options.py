@@ -29,6 +29,7 @@ class ReportOptions:
     preset: str | Preset = "fast"
     heatmaps: Literal["stored", "shown", "all"] = "shown"
     """Make none, those of the explained images and their prototypes, or also those of all prototypes."""
+    audience: Literal["general", "clinical"] = "general"
 
     def __post_init__(self) -> None:
         for name in ("sure", "unsure", "mistakes"):

@@ -29,7 +29,7 @@ def render(report: Report) -> str:
     style = (files("dprotonet.report") / "templates" / "style.css").read_text(encoding="utf-8")
     return (
         environment()
-        .get_template("report.html")
+        .get_template("clinical.html" if report.clinical else "report.html")
         .render(
             report=report,
             chart=None if report.curve is None else chart(report.curve),

@@ -1,6 +1,7 @@
 """How good the model is: measured now, or as an earlier `dprotonet evaluate` left it in the run folder."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from dprotonet.experiment.evaluation.calibration import reliability_picture
 from dprotonet.experiment.evaluation.evaluation import Evaluation
 from dprotonet.experiment.evaluation.positive_class import asked_positive
 from dprotonet.figures import confusion_figure
-from dprotonet.metrics.classification import wilson_interval
+from dprotonet.metrics.classification import auroc_interval, wilson_interval
 from dprotonet.report.about import described_data
 from dprotonet.report.content import ClassScore, Figure, Performance, Picture, Probabilities
 from dprotonet.report.embed import WIDE, embedded_picture
@@ -142,12 +143,15 @@ def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[
         return []
     positive = summary["positive"]
     (negative,) = (name for name in classes if name != positive)
+    rows = {name: summary["confusion"][place] for place, name in enumerate(classes)}
+    hits, misses = (sum(rows[name]) for name in (positive, negative))
     said = [
         Figure(
             "AUROC",
             f"{summary['auroc']:.3f}",
             f"chance that an image of {positive} gets a higher probability of {positive} than one of "
-            f"{negative}; 0.5 is guessing, 1 is perfect",
+            f"{negative}; 0.5 is guessing, 1 is perfect"
+            f"{_between(*auroc_interval(summary['auroc'], hits, misses))}",
         )
     ]
     why = {"sensitivity": _why(summary)}
@@ -157,10 +161,24 @@ def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[
                 Figure(
                     name.capitalize(),
                     percent(summary[name]),
-                    f"share of the images of {subject} that were recognised as such{why.get(name, '')}",
+                    f"share of the images of {subject} that were recognised as such"
+                    f"{_between(*_recall_interval(rows, subject, classes))}{why.get(name, '')}",
                 )
             )
     return said
+
+
+def _recall_interval(
+    rows: Mapping[str, Sequence[int]], name: str, classes: Sequence[str]
+) -> tuple[float, float]:
+    return wilson_interval(rows[name][classes.index(name)], sum(rows[name]))
+
+
+def _between(low: float, high: float) -> str:
+    """A 95 % interval in words; nothing where there is none."""
+    if math.isnan(low):
+        return ""
+    return f"; on more images of the same kind likely {percent(low)} to {percent(high)} (95\u202f% interval)"
 
 
 def _why(summary: Mapping[str, Any]) -> str:
