@@ -14,7 +14,7 @@ from dprotonet.experiment.runs.trainer import Trainer
 from dprotonet.report.content import Report
 from dprotonet.report.gather import gather
 from dprotonet.report.options import ReportOptions
-from dprotonet.report.performance import stored, stored_positive
+from dprotonet.report.performance import _performance, stored, stored_positive
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +86,24 @@ def test_a_damaged_file_makes_no_class_positive(model: Model, text: str) -> None
     assert model.folder is not None
     (model.folder / "evaluation" / "test.json").write_text(text)
     assert stored_positive(model.folder, model.classes) is None
+
+
+def test_an_interval_stands_beside_every_figure_of_two_classes() -> None:
+    """Planted: 90 of 100 and 40 of 50 recognised; Wilson by hand from its formula."""
+    summary = {
+        "split": "test",
+        "images": 150,
+        "accuracy": 130 / 150,
+        "balanced_accuracy": 0.85,
+        "auroc": 0.9,
+        "positive": "ill",
+        "sensitivity": 0.9,
+        "specificity": 0.8,
+        "confusion": [[90, 10], [10, 40]],
+    }
+    found = _performance(summary, classes=["ill", "well"], data="x", origin="measured")
+    said = {figure.name: figure.meaning.replace("\u202f", " ") for figure in found.figures}
+    assert "likely 82.6 % to 94.5 % (95 % interval)" in said["Sensitivity"]
+    assert "likely 67.0 % to 88.8 % (95 % interval)" in said["Specificity"]
+    assert "likely 0.8" in said["AUROC"]
+    assert "% to" not in said["AUROC"]

@@ -151,7 +151,7 @@ def _of_two_classes(summary: Mapping[str, Any], classes: Sequence[str]) -> list[
             f"{summary['auroc']:.3f}",
             f"chance that an image of {positive} gets a higher probability of {positive} than one of "
             f"{negative}; 0.5 is guessing, 1 is perfect"
-            f"{_between(*auroc_interval(summary['auroc'], hits, misses))}",
+            f"{_between(*auroc_interval(summary['auroc'], hits, misses), area=True)}",
         )
     ]
     why = {"sensitivity": _why(summary)}
@@ -174,11 +174,12 @@ def _recall_interval(
     return wilson_interval(rows[name][classes.index(name)], sum(rows[name]))
 
 
-def _between(low: float, high: float) -> str:
-    """A 95 % interval in words; nothing where there is none."""
+def _between(low: float, high: float, *, area: bool = False) -> str:
+    """A 95 % interval in words, of a share or of an AUROC; nothing where there is none."""
     if math.isnan(low):
         return ""
-    return f"; on more images of the same kind likely {percent(low)} to {percent(high)} (95\u202f% interval)"
+    start, end = (f"{value:.3f}" if area else percent(value) for value in (low, high))
+    return f"; on more images of the same kind likely {start} to {end} (95\u202f% interval)"
 
 
 def _why(summary: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from dprotonet.progress import Progress
 NOISE = 0.1  # standard deviation, as the network sees images; cut at 1.25 of it, as in `quality`
 COPIES = 8
 HALF = 0.5  # so often a place must stay to be "moving" and not "unsteady"
+WORDS = ("steady", "moves", "unsteady")
 _CUT = 1.25
 _GRID = 14  # places across, where a map has no cells of its own
 
@@ -44,11 +45,11 @@ class RowMark:
     @property
     def word(self) -> str:
         """The one mark that people see."""
-        return "steady" if self.kept == 1 else "moves" if self.kept >= HALF else "unsteady"
+        return WORDS[0 if self.kept == 1 else 1 if self.kept >= HALF else 2]
 
     @property
     def symbol(self) -> str:
-        return {"steady": "●●●", "moves": "●●○", "unsteady": "●○○"}[self.word]
+        return ("●●●", "●●○", "●○○")[WORDS.index(self.word)]
 
     @property
     def differ(self) -> bool | None:
