@@ -197,7 +197,7 @@ def test_the_whole_page_for_the_other_run(
     page: Page, pair_address: str, bird_file: Path, both: Service
 ) -> None:
     upload(page, pair_address, bird_file)
-    page.get_by_role("link", name="All evidence of box").click()
+    page.get_by_role("link", name="Everything about box").click()
     expect(page.locator("#run")).to_contain_text("box")
     answer = both.together[1].model.predict(bird_file)
     expect(page.locator("#headline strong")).to_have_text(answer.class_name)  # the same image

@@ -64,7 +64,7 @@ export class Beside {
       make("ol", { class: "beside-list", "aria-label": "Likeliest classes" }, ...reading.probabilities.slice(0, LISTED).map((one) => make("li", {}, make("span", { text: one.class_name }), share(one)))),
       run.prototypes ? make("p", { class: "muted", text: "Strongest evidence" }) : make("p", { class: "muted", text: "A black box gives no evidence." }),
       make("ol", { class: "beside-list", "aria-label": "Strongest evidence" }, ...reading.rows.map((row) => this.row(run, row))),
-      run.model === MODEL ? make("p", { class: "muted", text: "All of its evidence is below." }) : make("a", { href: `/?model=${run.model}&image=${reading.image}#explain`, text: `All evidence of ${run.name}` }));
+      run.model === MODEL ? make("p", { class: "muted", text: "All of its evidence is below." }) : make("a", { href: `/?model=${run.model}&image=${reading.image}#explain`, text: `Everything about ${run.name}` }));
     return { run, reading, element, canvas, progress, map: null, job: null };
   }
 
