@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import dprotonet as dp
 from dprotonet.data.birds import Birds
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service, ServiceSettings
-from web_server import HERE, QUICK, SMALL, png_of, sent
+from web_server import HERE, QUICK, SMALL, png_of, sent, until
 
 
 @pytest.fixture
@@ -75,3 +76,28 @@ def test_prototypes_of_masks_are_shown_whole_and_have_no_part(client: TestClient
     answer = client.post("/api/prototypes/0/name", json={"name": "beak"})
     assert answer.status_code == 400
     assert "prototypes of masks have no place" in answer.json()["detail"]
+
+
+def test_prototypes_of_masks_show_their_heatmap_once_it_is_made(
+    web_run: Path, tmp_path: Path, bird: bytes
+) -> None:
+    """On the training image, as found when an image was explained; nothing is made for a card."""
+    copy = shutil.copytree(web_run, tmp_path / "run", ignore=shutil.ignore_patterns("explanations"))
+    service = Service(dp.load(copy), ServiceSettings(limits=SMALL, preset=QUICK))
+    client = TestClient(create_app(service), base_url=HERE)
+    path = f"/api/images/{sent(client, bird)['image']}/places"
+    assert same(client, 2)
+    job = client.post(path, json={"prototypes": [2]}).json()["job"]
+    until(lambda: client.get(f"/api/jobs/{job}").json()["state"] == "done")
+    assert not same(client, 2)
+    assert same(client, 3)
+    answer = client.get("/api/prototypes/2/place")
+    assert Image.open(io.BytesIO(answer.content)).size == (64, 64)
+    assert answer.headers["Cache-Control"] == "no-store"  # a card that was drawn before shall change
+    service.close()
+
+
+def same(client: TestClient, number: int) -> bool:
+    """Whether a card shows the training image as it is."""
+    picture, place = (client.get(f"/api/prototypes/{number}/{kind}").content for kind in ("picture", "place"))
+    return picture == place

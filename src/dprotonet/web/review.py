@@ -55,8 +55,13 @@ async def prototype_picture(prototype: Number, service: Served) -> Response:
 
 @router.get("/prototypes/{prototype}/place", response_class=Response, responses=picture_response(PNG))
 async def prototype_place(prototype: Number, service: Served) -> Response:
-    """A prototype's place, large, its training image in a corner; the whole image where it has no place."""
+    """A prototype's place, large, its training image in a corner.
+
+    Where it has no place the whole image, with its heatmap once that has been made (by explaining an image).
+    """
     data = await asyncio.wrap_future(service.source_place(prototype))
+    if service.model.prototypes[prototype].place is None:  # a heatmap may come
+        return Response(data, media_type=PNG)
     return Response(data, media_type=PNG, headers={"Cache-Control": "private, max-age=3600"})
 
 

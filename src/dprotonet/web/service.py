@@ -18,6 +18,7 @@ from dprotonet.data.upload import UploadLimits, read_upload
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.explaining.explainers import available_explainers
 from dprotonet.experiment.explaining.pictures import place_picture, source_image
+from dprotonet.experiment.explaining.source_maps import mapped_source
 from dprotonet.experiment.explaining.streaming import twin
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.parts import name_parts
@@ -164,10 +165,15 @@ class Service:
         return self.reading.submit(lambda: png(source_image(self.model, number)))
 
     def source_place(self, prototype: int) -> "Future[bytes]":
-        """The place of a prototype in its source, large, PNG."""
+        """The place of a prototype in its source, large, or its heatmap if one is kept; PNG."""
         (number,) = self.prototypes([prototype])
         place = self.model.prototypes[number].place
-        return self.reading.submit(lambda: png(place_picture(source_image(self.model, number), place)))
+
+        def task() -> bytes:
+            found = mapped_source(self.model, number, preset=self.settings.preset) if place is None else None
+            return png(place_picture(source_image(self.model, number), place) if found is None else found)
+
+        return self.reading.submit(task)
 
     def name_part(self, prototype: int, name: str) -> "Future[str]":
         """What a prototype's part is called from now on, kept in the run folder."""

@@ -24,10 +24,12 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explainers import row_node
 from dprotonet.experiment.explaining.pictures import source_image
 from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.figures import overlay
+from dprotonet.figures.outline import boxed
 from dprotonet.files import whole
 from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.masking_task import Step
-from dprotonet.interpretation.mdm import MDM
+from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.version import __version__
 
@@ -166,6 +168,18 @@ class SourceMaps:
             "sources": [record.image for record in self.model.prototypes],
         }
         return tensor_digest(self.model.network.state_dict(), beginning=json.dumps(settings), size=8)
+
+
+def mapped_source(model: TrainedModel, prototype: int, *, preset: str | Preset) -> Tensor | None:
+    """The source image (3, H, W) uint8 under the prototype's heatmap, its hottest fifth boxed.
+
+    None where no heatmap by this decoder is kept: nothing is made here.
+    """
+    maps = SourceMaps(model, MDM(preset=preset))
+    found = maps.stored([prototype]).get(prototype)
+    if found is None:
+        return None
+    return boxed(overlay(maps.image(prototype), found.heatmap), found.box())
 
 
 def _name(prototype: int) -> str:
