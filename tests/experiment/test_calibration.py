@@ -49,13 +49,16 @@ def test_training_leaves_what_its_validation_images_say(model: dp.Model) -> None
 
 @pytest.mark.parametrize("count", [1, 3, 12, 19])
 def test_few_images_all_right_give_a_bounded_temperature(model: dp.Model, count: int) -> None:
-    """However sure the logits, no answer is stated more surely than Laplace's rule allows."""
+    """However sure the logits: a temperature by Laplace's rule, and never more than 99.5 %."""
     logits = torch.zeros(count, 3)
     logits[:, 1] = 30.0
     found = calibration_of(logits, torch.ones(count, dtype=torch.long), model.network)
     assert 1 < found.temperature < 30
-    assert found.probabilities(logits.double())[:, 1].max() <= (count + 1) / (count + 2)
-    assert found.probabilities(1e6 * logits.double()).max().item() == pytest.approx((count + 1) / (count + 2))
+    assert found.probabilities(logits.double())[:, 1].max() <= 1 - 0.25 / (count + 2)
+    assert found.probabilities(1e6 * logits.double()).max().item() == pytest.approx(0.995)
+    many = calibration_of(logits.repeat(1000, 1), torch.ones(1000 * count, dtype=torch.long), model.network)
+    least = 1 / (1000 * count + 2)
+    assert many.probabilities(1e6 * logits.double()).max().item() == pytest.approx(1 - least)
 
 
 def test_it_is_applied_wherever_a_probability_is_stated(copied: Path) -> None:

@@ -25,7 +25,7 @@ class CalibrateArguments:
     """The split to fit to (default: val); never train, which the run has learned from."""
     folds: int | None = None
     """Fit to the training images instead, each answered by a network that was trained without it: so many
-    networks are trained. Default: 5 in frozen mode with fewer than 100 validation images, else 0."""
+    networks are trained. Default: 5 in frozen mode with fewer than 200 validation images, else 0."""
     cache: Path | None = None
     """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
     json: Json = False

@@ -53,7 +53,7 @@ class TrainArguments:
     """Replace an existing run in --out."""
     calibration: Literal["auto", "folds", "validation"] = "auto"
     """Images on which probabilities are calibrated: validation, or training images in 5 folds, each answered
-    by a network trained without it; auto takes folds in frozen mode with fewer than 100 validation images."""
+    by a network trained without it; auto takes folds in frozen mode with fewer than 200 validation images."""
     cache: Path | None = None
     """Cache folder for features of frozen mode (default: the user's cache folder, or $DPROTONET_CACHE)."""
     data: DataConfig = field(default_factory=DataConfig)

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 FILE = "calibration.json"
 VALIDATION = "validation images"
+SMOOTHING = 0.25  # of Laplace's doubt: chosen on out-of-fold answers (docs/calibration.md)
+UNSURE = 0.005  # what is left to the other classes at least, by few images; more of it distorts the answers
 _DECIMALS = 6  # of scores
 
 
@@ -108,15 +110,17 @@ def calibration_of(
 
     `network` is the one they belong to, or the digest of its weights.
 
-    N images cannot vouch for more than (N + 1) / (N + 2), which is what Laplace's rule of succession expects
-    of the next answer after N right ones. So the truth is smoothed by 1 / (N + 2) for the fit, and no class
-    is ever stated with less than its part of that.
+    Laplace's rule of succession gives the next answer after N right ones a chance of 1 / (N + 2) to be wrong.
+    The truth is smoothed by a part of that for the fit: else answers that are all right would ask for the
+    coldest temperature. No class is stated with less than its part of it either, or of UNSURE, whichever is
+    less: so with fewer than 198 images no answer is stated with more than 99.5 %.
     """
     count, classes = logits.shape
     doubt = 1 / (count + 2)
-    temperature = fitted_temperature(logits, labels, smoothing=doubt)
+    temperature = fitted_temperature(logits, labels, smoothing=SMOOTHING * doubt)
     digest = network if isinstance(network, str) else weights_digest(network)
-    found = Calibration(temperature, doubt / max(classes - 1, 1), count, digest, source)
+    floor = min(doubt, UNSURE) / max(classes - 1, 1)
+    found = Calibration(temperature, floor, count, digest, source)
     return _with_scores(found, logits, labels)
 
 
