@@ -70,8 +70,10 @@ def test_other_names_are_refused(client: TestClient) -> None:
     ],
 )
 def test_other_pages_change_nothing(client: TestClient, headers: dict[str, str]) -> None:
-    answer = client.post("/api/what-if", json={"off": []}, headers=headers)
-    assert answer.status_code == 403
+    before = client.get("/api/cleaned").json()
+    for path, sent in (("/api/what-if", {"off": []}), ("/api/cleaned", {"reasons": {"3": "other"}})):
+        assert client.post(path, json=sent, headers=headers).status_code == 403
+    assert client.get("/api/cleaned").json() == before
 
 
 def test_the_own_page_may(client: TestClient) -> None:
@@ -86,7 +88,7 @@ def test_token_by_header(locked: TestClient) -> None:
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     assert locked.get("/api/run", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
     assert locked.get("/healthz").status_code == 200
-    for path in ("/", "/static/main.js", "/api", "/api/images/x/picture"):
+    for path in ("/", "/static/main.js", "/api", "/api/images/x/picture", "/api/gallery", "/api/cleaned"):
         assert locked.get(path).status_code == 401
 
 
