@@ -1,11 +1,10 @@
-"""A table of ten thousand images: in one go, and killed at random and resumed each time. The same bytes?
+"""A table of many images: in one go, and killed at random and resumed each time. The same bytes?
 
     python benchmarks/predict_many.py --run RUN --images 10000 --out docs/results/predict-many.json
 
 Small JPEGs are made first, some of them broken. Both tables are made by `dprotonet predict`, in processes of
-its own. Beside the CPU seconds of the table in one go stand those of the bare network for as many images,
-decoded and normalised, from a share of them measured in this process. Memory is the resident size of the
-process, seen several times a second.
+its own. Memory is the resident size of the process, seen several times a second. How fast a table is beside
+the bare network is for predict_files.py to say.
 """
 
 import argparse
@@ -21,13 +20,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from PIL import Image
 from timing import tell
 
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.trained.answered_files import batches_of
-from dprotonet.experiment.trained.trained_model import TrainedModel
 
 BATCH = 32
 PICTURES = 240  # different birds; further images are these, shifted
@@ -113,26 +109,12 @@ def killed_and_resumed(options: argparse.Namespace, images: Path, out: Path) -> 
     return kills
 
 
-@torch.no_grad()
-def bare_seconds(options: argparse.Namespace, images: Path) -> float:
-    """CPU seconds of the network alone on a share of the images, for all of them."""
-    model = TrainedModel.load(options.run)
-    good = [path for path in sorted(images.rglob("*.jpg")) if path.stat().st_size > 300][: options.bare]
-    batches = [model.inputs(batch) for batch in batches_of(good, BATCH)]
-    model.network(batches[0])
-    begun = time.process_time()
-    for batch in batches:
-        model.network(batch)
-    return (time.process_time() - begun) * options.images / len(good)
-
-
 def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     images = folder / "images"
     broken = photographs(images, options)
     found = in_one_go(options, images, folder / "one.csv")
     said = json.loads(found.pop("said"))
     kills = killed_and_resumed(options, images, folder / "killed.csv")
-    bare = bare_seconds(options, images)
     return {
         "images": options.images,
         "edge": options.edge,
@@ -141,8 +123,6 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         **found,
         "kills": kills,
         "same_bytes_after_kills": filecmp.cmp(folder / "one.csv", folder / "killed.csv", shallow=False),
-        "cpu_seconds_of_the_bare_network": round(bare, 1),
-        "ratio_of_cpu_seconds": round(bare / found["cpu_seconds"], 3),
     }
 
 
@@ -152,7 +132,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=10_000)
     parser.add_argument("--edge", type=int, default=128)
     parser.add_argument("--kills", type=int, default=6)
-    parser.add_argument("--bare", type=int, default=640, help="images for the bare network")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a JSON file")
     return parser.parse_args()
