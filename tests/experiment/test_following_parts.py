@@ -1,5 +1,6 @@
 """Places and names where regions are parts that are found in every image anew."""
 
+import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from dprotonet.data.base import image_of
 from dprotonet.encoder.regions import Parts
 from dprotonet.experiment.build.network import build_network
 from dprotonet.experiment.explaining.explain import explained_rows
-from dprotonet.experiment.explaining.explainers import row_node, strongest_prototype
+from dprotonet.experiment.explaining.explainers import explainer, row_node, strongest_prototype
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.explaining.streaming import grow_evidence
 from dprotonet.experiment.prototypes.parts import FoundPlace, name_parts, nearest_places, suggested
@@ -22,9 +23,12 @@ from dprotonet.experiment.quality.intervention import subject as intervention
 from dprotonet.experiment.quality.row_maps import DecoderMaps
 from dprotonet.experiment.runs.place import Place, places_of
 from dprotonet.experiment.runs.run_folder import prototype_records
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.interpretation.base import Passes
+from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.mdm import MDM, preset
+from dprotonet.ops import unit_range, upsample
 from dprotonet.training.push import Projection
 
 PARTS, SIZE = 3, 64
@@ -213,3 +217,30 @@ def test_parts_need_no_image_for_each_prototype(tmp_path: Path) -> None:
     assert len(found.prototypes) == 5 * len(found.classes)
     with pytest.raises(dp.UserError, match="fewer than its 5 prototypes"):
         dp.train(replace(tiny, data=data, network=asked), tmp_path / "masks")
+
+
+def test_where_two_classes_differ_is_where_the_part_is_that_tells_them_apart(model: dp.Model) -> None:
+    """Prototypes made alike in all parts but one: the map of the pair is that part's, both ways."""
+    network: Any = copy.deepcopy(model.prototyped)
+    seen = image_of(splits_of_run(model).train, 1)
+    image = model.inputs([seen])
+    part, owner = network.prototypes.assignment.part, network.prototype_class
+    one, other = ((owner == label).nonzero().flatten() for label in (0, 1))
+    with torch.no_grad():
+        network.prototypes.vectors[other] = network.prototypes.vectors[one]
+        network.prototypes.vectors[other[2]] *= -1
+        feature_map = network.encoder.feature_map(image)
+    share = network.encoder.regions.maps(feature_map)[0, part[other[2]]]
+    classifier = replace(Classifier.of_model(model), module=network)
+    by = explainer("similarity", classifier)
+    maps = [by.explain(image, ContrastNode(network, [a], b))[0] for a, b in ((0, 1), (1, 0))]
+    assert torch.equal(maps[0].raw, maps[1].raw)
+    wanted = (share / share.max()).pow(network.encoder.regions.sharpness)
+    enlarged = upsample(wanted, (image.shape[-2], image.shape[-1]))
+    assert torch.allclose(maps[0].heatmap, unit_range(enlarged), atol=1e-4)
+    rows = model.answer(seen).contrast(0, 1).rows
+    assert sorted(row.part for row in rows if row.part is not None) == list(range(PARTS))
+    for row in rows:
+        assert row.own is not None
+        assert row.other is not None
+        assert [row.own.class_name, row.other.class_name] == list(model.classes[:2])

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dprotonet.inference.contrast import leads, likeliest_other
+from dprotonet.inference.contrast import leads, likeliest_other, part_gaps
 
 CLASSES, PARTS = 4, 3
 
@@ -63,3 +63,27 @@ def test_the_likeliest_other_class_of_several_images() -> None:
     logits = torch.tensor([[3.0, 1.0, 2.0], [3.0, 1.0, 2.0], [-5.0, -9.0, -7.0]])
     assert likeliest_other(logits, torch.tensor([0, 2, 1])).tolist() == [2, 0, 0]
     assert logits.isfinite().all()
+
+
+def test_gaps_are_between_the_prototypes_of_the_same_part() -> None:
+    """Against a loop; where the length of a prototype says nothing, and a class may have two of a part."""
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(7, 5, generator=generator)
+    part, owner = torch.tensor([0, 1, 0, 1, 0, 1, 1]), torch.tensor([0, 0, 1, 1, 2, 2, 2])
+    vectors[2] = 3 * vectors[0]  # part 0 of classes 0 and 1 looks alike
+    label, versus = torch.tensor([0, 2]), torch.tensor([1, 0])
+    found = part_gaps(vectors, part=part, prototype_class=owner, label=label, versus=versus)
+    assert found.shape == (2, 2)
+    for row, (one, other) in enumerate(((0, 1), (2, 0))):
+        for number in (0, 1):
+            means = [
+                torch.stack(
+                    [vectors[p] / vectors[p].norm() for p in range(7) if (owner[p], part[p]) == (c, number)]
+                ).mean(dim=0)
+                for c in (one, other)
+            ]
+            assert found[row, number].item() == pytest.approx(
+                float((means[0] - means[1]).square().sum()), abs=1e-6
+            )
+    assert found[0, 0].item() == pytest.approx(0, abs=1e-6)
+    assert float(found[0, 1]) > 0.1

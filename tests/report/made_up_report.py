@@ -46,10 +46,28 @@ def made_up(classes: int = 3, per_class: int = 2) -> content.Report:
             content.CaseGroup("mistakes", "Mistakes", "Wrong.", (case(names, right=False),)),
         ),
         mistakes=content.Mistakes(
-            (content.Mistake("test/9.png", names[0], names[1], 0.8, bird(THUMB)),) * 36, 40
+            (content.Mistake("test/9.png", names[0], names[1], 0.8, bird(THUMB), compared(names)),) * 36, 40
         ),
         comparison=comparison(),
         missing=("Something is missing.",),
+    )
+
+
+def compared(names: list[str]) -> content.ComparedClasses:
+    """Class 1 was said, class 0 is the truth."""
+    return content.ComparedClasses(
+        said=names[1],
+        truth=names[0],
+        logits=(8.0, 7.4),
+        sentence=f"The beak decided: 1.90 points for {names[1]} and 0.70 for {names[0]}.",
+        differing=(content.ComparedRow("crown", 1.0, 1.4), content.ComparedRow("beak", 1.9, 0.7)),
+        others=2,
+        others_for=0.1,
+        others_against=-0.3,
+        agreeing=(content.ComparedRow("wing", 1.5, 1.5),),
+        nearest=tuple(
+            content.NearestImage(name, f"train/{name}.png", bird(THUMB)) for name in (names[1], names[0])
+        ),
     )
 
 
@@ -104,7 +122,10 @@ def case(names: list[str], *, right: bool) -> content.ReportCase:
     arguments = (argument,) if right else (argument, replace(argument, class_name=names[0]))
     likely = tuple(content.Likely(name, 1 / len(names), name == names[0]) for name in names)
     warning = "" if right else STRANGE
-    return content.ReportCase("test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning)
+    missed = None if right else compared(names)
+    return content.ReportCase(
+        "test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning, missed
+    )
 
 
 def comparison() -> content.ComparisonSection:

@@ -49,6 +49,16 @@ def test_the_numbers_are_those_of_evaluate(model: Model, report: Report) -> None
         assert item.times == max(wrong)
     assert report.mistakes is not None
     assert report.mistakes.total == sum(item.images - item.right for item in found.classes)
+    for mistake in report.mistakes.shown:
+        sides = mistake.compared
+        assert sides is not None
+        assert (sides.said, sides.truth) == (mistake.said, mistake.truth)
+        assert [near.class_name for near in sides.nearest] == [mistake.said, mistake.truth]
+        rows = sum(row.points - row.other_points for row in sides.differing)
+        ahead = rows + sides.others_for + sides.others_against
+        assert ahead == pytest.approx(sides.logits[0] - sides.logits[1])
+        assert mistake.said in sides.sentence
+        assert mistake.truth in sides.sentence
 
 
 def test_every_prototype_is_there_once(model: Model, report: Report) -> None:

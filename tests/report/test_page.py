@@ -173,3 +173,17 @@ def test_25_classes_of_10_prototypes_stay_below_the_limit() -> None:
     size = len(render(report).encode())
     assert report.classes[0].cards[0].heatmap is not None
     assert 1_000_000 < size < LIMIT
+
+
+def test_a_mistake_shows_both_classes_side_by_side(full: Outline) -> None:
+    text = " ".join(render(made_up()).split())
+    assert (
+        text.count("The beak decided: 1.90 points for class 1 and 0.70 for class 0.") == 37
+    )  # one explained
+    assert "what speaks against class 1 first" in text
+    tables = [item for item in full.all("table") if item.attributes.get("class") == "compared"]
+    assert len(tables) == 37
+    found = [item.text for item in full.all("strong") if "difference" in (item.attributes.get("class") or "")]
+    assert found[:2] == ["−0.40", "+1.20"]
+    assert "2 more, none of them larger" in text
+    assert "They agree in wing (1.50 and 1.50)" in text

@@ -239,3 +239,38 @@ def test_an_imported_run_has_evidence_and_no_places(model: dp.Model, bird: bytes
         assert refused.status_code == 400
         assert "imported" in refused.json()["detail"]
     service.close()
+
+
+def test_one_class_and_not_another(client: TestClient, model: dp.Model, bird: bytes) -> None:
+    """Both sides add up to both scores, the nearest training images are of both classes, and there is a map."""
+    found = sent(client, bird)
+    image, label = found["image"], found["predicted"]
+    versus = found["probabilities"][1]["label"]
+    asked = {"label": label, "versus": versus, "top": 2}
+
+    def told() -> dict[str, object]:
+        content: dict[str, object] = client.post(f"/api/images/{image}/contrast", json=asked).json()
+        return content
+
+    until(lambda: told()["nearest_state"] == "ready")
+    compared = client.post(f"/api/images/{image}/contrast", json=asked).json()
+    contrast = model.answer(BIRD).contrast(label, versus)
+    assert compared["sentence"] == contrast.sentence
+    assert compared["score"] - compared["versus_score"] == pytest.approx(contrast.difference)
+    shown = [row["difference"] for row in compared["differing"]]
+    total = sum(shown) + compared["others_for"] + compared["others_against"]
+    assert total == pytest.approx(contrast.difference)
+    assert [row["points"] - row["versus_points"] for row in compared["differing"]] == pytest.approx(shown)
+    assert [near["label"] for near in compared["nearest"]] == [label, versus]
+    train = model.splits().train
+    assert [train.labels[near["index"]] for near in compared["nearest"]] == [label, versus]
+    wanted = {"label": label, "versus": versus, "method": "similarity"}
+    assert (
+        ended(client, client.post(f"/api/images/{image}/maps", json=wanted).json()["job"])["state"] == "done"
+    )
+    drawn = client.get(f"/api/images/{image}/maps/{label}/similarity?versus={versus}")
+    assert np.load(io.BytesIO(drawn.content)).shape == (64, 64)
+    assert client.get(f"/api/images/{image}/maps/{label}/similarity").status_code == 409
+    same = client.post(f"/api/images/{image}/contrast", json={"label": label, "versus": label})
+    assert same.status_code == 400
+    assert "cannot be compared with itself" in same.json()["detail"]

@@ -109,7 +109,11 @@ def _draw_left(
     canvas.picture((MARGIN, TOP), image, PICTURE)
     below = TOP + PICTURE + 26
     canvas.text(
-        (MARGIN, below), f"what tells it from {sheet.versus}", size=SMALL, colour=MUTED, width=PICTURE
+        (MARGIN, below),
+        f"where {sheet.class_name} and {sheet.versus} differ",
+        size=SMALL,
+        colour=MUTED,
+        width=PICTURE,
     )
     canvas.picture((MARGIN, below + 12), contrast_map, PICTURE)
     below += PICTURE + 26

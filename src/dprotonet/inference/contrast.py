@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import normalize
 
 
 class Leads(NamedTuple):
@@ -45,3 +46,20 @@ def shared_leads(apart: Tensor, *, part: Tensor, own: Tensor) -> Tensor:
     sharing = torch.bincount(part[own], minlength=parts)
     each = (lead / sharing.clamp_min(1))[part]
     return torch.where(own, each, torch.nan)
+
+
+def part_gaps(
+    vectors: Tensor, *, part: Tensor, prototype_class: Tensor, label: Tensor, versus: Tensor
+) -> Tensor:
+    """How far apart the prototypes of two classes are in each part, (B, K): squared, of directions.
+
+    vectors (P, D), part and prototype_class (P,), label and versus (B,). Where a class has several prototypes
+    of a part their mean counts; where it has none it is far from any that has.
+    """
+    parts, classes = int(part.max()) + 1, int(prototype_class.max()) + 1
+    place = prototype_class * parts + part
+    direction = normalize(vectors.detach().float(), dim=1)
+    total = direction.new_zeros(classes * parts, vectors.shape[1]).index_add(0, place, direction)
+    count = torch.bincount(place, minlength=classes * parts).clamp_min(1).unsqueeze(1)
+    mean = (total / count).view(classes, parts, -1)
+    return (mean[label] - mean[versus]).square().sum(dim=-1)

@@ -47,10 +47,8 @@ class PrototypeMaps(Explainer):
 
     def explained(self, question: Question) -> list[Explanation]:
         """Of a ClassNode, a ContrastNode or a PrototypeNode."""
-        weights = _prototype_weights(question.node, self.weight)
         with borrowed(self.network), torch.inference_mode(False), torch.no_grad():
-            blocks = self._maps(question.images.detach(), weights, question.batch)
-            raw = torch.cat(list(blocks))
+            raw = torch.cat(list(self._blocks(question)))
         _check_finite(raw, question.node)
         passes = Passes(1 + question.before, 0)
         heat = unit_range(raw.relu()) if isinstance(question.node, ContrastNode) else None
@@ -71,6 +69,11 @@ class PrototypeMaps(Explainer):
                 maps.append(self._own_maps(images[start : start + self.batch].detach(), some))
         return unit_range(torch.cat(maps))
 
+    def _blocks(self, question: Question) -> Iterator[Tensor]:
+        """Raw maps, (b, H, W) for some images at a time."""
+        weights = _prototype_weights(question.node, self.weight)
+        return self._maps(question.images.detach(), weights, question.batch)
+
     @abstractmethod
     def _own_maps(self, images: Tensor, numbers: Tensor) -> Tensor:
         """Enlarged maps (M, H, W) of prototypes (M,) on as many images, or on one."""
@@ -89,6 +92,11 @@ def _prototype_weights(node: Node, weight: Tensor) -> Tensor:
     if not isinstance(node, ClassNode):
         raise UserError("similarity maps explain classes and prototypes only; use MDM for other nodes")
     return _of_classes(node.labels, weight).clamp_min(0)
+
+
+def check_pair(node: ContrastNode, weight: Tensor) -> None:
+    """An error for a class that weights (C, P) have no row of."""
+    _of_classes(torch.cat([node.labels, node.versus]), weight)
 
 
 def _of_classes(labels: Tensor, weight: Tensor) -> Tensor:

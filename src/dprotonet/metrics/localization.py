@@ -68,6 +68,18 @@ def energy_share(heatmaps: Tensor, truth: Tensor) -> Tensor:
     return _unless_empty(torch.where(total > 0, inside / total, 0), truth.flatten(1).sum(dim=1))
 
 
+def pointing_within(maps: Tensor, truth: Tensor, pixels: float) -> Tensor:
+    """1 where the hottest pixel, the first of equals, lies in the truth or so near to it; else 0 (N,)."""
+    _check_truth(maps, truth)
+    hottest = (ranks(maps) == 0).flatten(1).int().argmax(dim=1)
+    width = maps.shape[-1]
+    places = torch.arange(truth[0].numel(), device=maps.device)
+    down = places // width - (hottest // width).unsqueeze(1)
+    along = places % width - (hottest % width).unsqueeze(1)
+    near = (down.square() + along.square() <= pixels**2) & truth.flatten(1)
+    return _unless_empty(near.any(dim=1).float(), truth.flatten(1).sum(dim=1))
+
+
 def largest_part(mask: Tensor) -> Tensor:
     """Of a mask (H, W) bool its largest connected part, corners touching; of equals the lowest one."""
     names = torch.arange(1.0, mask.numel() + 1, device=mask.device).view_as(mask) * mask

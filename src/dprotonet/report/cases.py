@@ -25,6 +25,7 @@ from dprotonet.figures.style import sentence
 from dprotonet.report.content import Argument, CaseRow, Likely, Picture, ReportCase
 from dprotonet.report.embed import CASE, ROW, embedded
 from dprotonet.report.prototypes import whereabouts
+from dprotonet.report.side_by_side import Training, compared
 
 LIKELY = 4  # classes named beside an image
 
@@ -39,6 +40,7 @@ class Studied:
     truth: int
     prediction: Prediction
     evidence: Mapping[int, Sequence[EvidenceItem]]  # by class: the predicted, then a missed one
+    answer: Answer
     contrast: str = ""  # why the predicted class and not the next one
 
     def items(self, top: int) -> list[EvidenceItem]:
@@ -79,6 +81,7 @@ def studied(model: Model, data: ImageData, indices: Sequence[int]) -> list[Studi
             sample.label,
             answer.prediction(name_of(sample.image)),
             _asked(answer, sample.label),
+            answer,
             _contrast(answer),
         )
         for index, sample, answer in zip(indices, samples, answers, strict=True)
@@ -99,7 +102,15 @@ def _contrast(answer: Answer) -> str:
     return answer.contrast(label, rival).sentence
 
 
-def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *, top: int) -> ReportCase:
+def case(
+    model: Model,
+    item: Studied,
+    places: Places,
+    sources: Tensor | None,
+    *,
+    top: int,
+    training: Training | None = None,
+) -> ReportCase:
     """The image as the page shows it; sources (P, 3, H, W) uint8."""
     truth, said = model.classes[item.truth], item.prediction.class_name
     likely = sorted(item.prediction.probabilities.items(), key=lambda pair: -pair[1])
@@ -119,6 +130,7 @@ def case(model: Model, item: Studied, places: Places, sources: Tensor | None, *,
         warning=sentence(warning_of(item.prediction.distance)),
         calibrated=item.prediction.calibrated,
         contrast=item.contrast,
+        compared=compared(item.answer, item.prediction.label, item.truth, training),
     )
 
 

@@ -181,6 +181,45 @@ class Likely:
 
 
 @dataclass(frozen=True)
+class ComparedRow:
+    """What one part or prototype adds to the predicted class, and what to the true one."""
+
+    name: str
+    points: float
+    other_points: float
+
+    @property
+    def difference(self) -> float:
+        """Of the numbers as the page rounds them."""
+        return round(self.points, 2) - round(self.other_points, 2)
+
+
+@dataclass(frozen=True)
+class NearestImage:
+    """The training image of a class that an image is most like."""
+
+    class_name: str
+    name: str
+    picture: Picture
+
+
+@dataclass(frozen=True)
+class ComparedClasses:
+    """The predicted class beside the true one, what speaks against the prediction first."""
+
+    said: str
+    truth: str
+    logits: tuple[float, float]
+    sentence: str
+    differing: tuple[ComparedRow, ...]
+    others: int  # rows that are not shown, none larger than those that are
+    others_for: float
+    others_against: float
+    agreeing: tuple[ComparedRow, ...]
+    nearest: tuple[NearestImage, ...]  # of the predicted class, then of the true one
+
+
+@dataclass(frozen=True)
 class ReportCase:
     """One test image, what it is, what the model said, and why."""
 
@@ -194,6 +233,7 @@ class ReportCase:
     warning: str = ""  # where nothing in the image looks like what the run knows
     calibrated: bool = False
     contrast: str = ""  # why this class and not the next one
+    compared: ComparedClasses | None = None  # of a mistake
 
     @property
     def right(self) -> bool:
@@ -219,6 +259,7 @@ class Mistake:
     said: str
     probability: float
     picture: Picture
+    compared: ComparedClasses | None = None
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,14 @@ from dprotonet.experiment.explaining.pictures import source_images
 from dprotonet.experiment.explaining.row_marks import measured_limit
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, kept_facts, stored_facts
+from dprotonet.experiment.prototypes.nearest_images import TrainingScores
 from dprotonet.experiment.runs.row_places import PlaceLimit
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.progress import NamedProgress
 from dprotonet.report.about import about, described_data
 from dprotonet.report.cases import Places, Studied, case, marks_of, studied
 from dprotonet.report.comparison import comparison
-from dprotonet.report.content import CaseGroup, Mistakes, Performance, Report
+from dprotonet.report.content import CaseGroup, Mistakes, Performance, Report, ReportCase
 from dprotonet.report.embed import colour_key
 from dprotonet.report.heatmaps import Heatmaps
 from dprotonet.report.history import history
@@ -31,6 +32,7 @@ from dprotonet.report.mistakes import mistakes
 from dprotonet.report.options import NO_DATA, AtHand, ReportOptions
 from dprotonet.report.performance import measured_performance, stored, stored_positive
 from dprotonet.report.prototypes import class_cards
+from dprotonet.report.side_by_side import Training
 from dprotonet.report.words import counted
 
 GROUPS = {
@@ -88,6 +90,7 @@ class _Gathering:
         self._measure_limit(splits)
         sources, places = self._places([item for found in chosen.values() for item in found])
         facts = None if sources is None else self._facts(splits)
+        training = self._training(splits, evaluation)
         return Report(
             about=about(self.model, folder=self.folder, preset=self.wishes.preset),
             made=made,
@@ -96,8 +99,8 @@ class _Gathering:
             performance=self._performance(evaluation),
             curve=history(RunFolder(self.folder)),
             classes=() if sources is None else class_cards(self.model, sources, places.sources, facts),
-            groups=self._groups(chosen, places, sources),
-            mistakes=self._mistakes(splits, evaluation),
+            groups=self._groups(chosen, places, sources, training),
+            mistakes=self._mistakes(splits, evaluation, training),
             comparison=comparison(self.model, self.wishes.compare),
             missing=tuple(self.missing),
             clinical=self.wishes.audience == "clinical",
@@ -227,15 +230,30 @@ class _Gathering:
         return {key: studied(self.model, test, getattr(found, key)) for key in GROUPS}
 
     def _groups(
-        self, chosen: Mapping[str, list[Studied]], places: Places, sources: Tensor | None
+        self,
+        chosen: Mapping[str, list[Studied]],
+        places: Places,
+        sources: Tensor | None,
+        training: Training | None,
     ) -> tuple[CaseGroup, ...]:
-        shown = {
-            key: tuple(case(self.model, item, places, sources, top=self.wishes.top) for item in items)
-            for key, items in chosen.items()
-        }
+        def shown_case(item: Studied) -> ReportCase:
+            return case(self.model, item, places, sources, top=self.wishes.top, training=training)
+
+        shown = {key: tuple(map(shown_case, items)) for key, items in chosen.items()}
         return tuple(CaseGroup(key, *GROUPS[key], cases) for key, cases in shown.items() if cases)
 
-    def _mistakes(self, splits: Splits | None, evaluation: Evaluation | None) -> Mistakes | None:
+    def _training(self, splits: Splits | None, evaluation: Evaluation | None) -> Training | None:
+        """What every prototype says of the training images, where a mistake is to be compared with them."""
+        if splits is None or evaluation is None or not self.model.prototypes:
+            return None
+        if bool((evaluation.probabilities.argmax(1) == evaluation.predictions.labels).all()):
+            return None
+        looking = partial(self.on_progress, "looking for the nearest training images")
+        return Training(splits.train, TrainingScores.of(self.model, splits.train, on_progress=looking))
+
+    def _mistakes(
+        self, splits: Splits | None, evaluation: Evaluation | None, training: Training | None
+    ) -> Mistakes | None:
         if splits is None or evaluation is None:
             return None
-        return mistakes(evaluation, splits.test)
+        return mistakes(self.model, evaluation, splits.test, training=training)

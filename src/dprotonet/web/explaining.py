@@ -6,7 +6,7 @@ from typing import Any
 
 from dprotonet.experiment.explaining.streaming import GrowingMap, grow_class_map, grow_evidence, interruptible
 from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.web.image_record import ImageRecord, as_map, small_map
+from dprotonet.web.image_record import ImageRecord, as_map, map_key, small_map
 from dprotonet.web.job import Job
 
 PREVIEW = 56  # places a side of a map that is still growing
@@ -31,9 +31,11 @@ class Explaining:
         for row in rows:
             seen.keep(row)
 
-    def class_map(self, seen: ImageRecord, label: int, method: str, job: Job) -> None:
-        """The map of a class, kept with the image."""
-        key = f"{label}-{method}"
+    def class_map(
+        self, seen: ImageRecord, label: int, method: str, job: Job, versus: int | None = None
+    ) -> None:
+        """The map of a class, or of what is ahead of another there, kept with the image."""
+        key = map_key(label, method, versus)
         if seen.maps.find(key) is not None:
             return
         with interruptible(self.model, job.check):
@@ -41,6 +43,7 @@ class Explaining:
                 self.model,
                 seen.pixels,
                 label,
+                versus=versus,
                 method=method,
                 preset=self.preset,
                 watch=lambda now: _tell(job, now),

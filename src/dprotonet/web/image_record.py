@@ -47,7 +47,7 @@ class RowPlace:
 
 @dataclass(frozen=True, eq=False)
 class ImageRecord:
-    """One image; ids of `places` are numbers of prototypes, ids of `maps` are LABEL-METHOD."""
+    """One image; ids of `places` are numbers of prototypes, ids of `maps` are those of `map_key`."""
 
     name: str
     pixels: Tensor  # (3, S, S) uint8, as the network saw it
@@ -101,6 +101,11 @@ class ImageRecord:
             item.place is not None,
             item.ahead,
         )
+
+
+def map_key(label: int, method: str, versus: int | None = None) -> str:
+    """What a map is kept under."""
+    return f"{label}-{method}" if versus is None else f"{label}-{method}-{versus}"
 
 
 def as_map(explanation: Explanation) -> Map:

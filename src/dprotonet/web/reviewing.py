@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dprotonet.experiment.explaining.gallery import Gallery, gallery
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
+from dprotonet.experiment.prototypes.nearest_images import TrainingScores
 from dprotonet.experiment.prototypes.what_if import WhatIf
 from dprotonet.web.prepared import Prepared
 from dprotonet.web.samples import Samples
@@ -26,6 +27,9 @@ class Reviewing:
         )
         self.test: Prepared[WhatIf] = Prepared(
             worker, lambda tell: WhatIf(model, samples.waited().test, on_progress=tell), say=say
+        )
+        self.training: Prepared[TrainingScores] = Prepared(
+            worker, lambda tell: TrainingScores.of(model, samples.waited().train, on_progress=tell), say=say
         )
         self.gallery: Prepared[Gallery] = Prepared(
             worker, lambda tell: gallery(model, samples.waited().test, on_progress=tell), say=say

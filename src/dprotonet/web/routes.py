@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, File, Path, Query, Request, UploadFile
 from fastapi.responses import Response, StreamingResponse
 
 from dprotonet.web import schemas
+from dprotonet.web.comparing import comparing
 from dprotonet.web.image_record import ImageRecord
 from dprotonet.web.job import Job
 from dprotonet.web.reading import job_facts, reading
@@ -85,6 +86,13 @@ async def evidence(key: Key, question: schemas.Question, service: Served) -> sch
     return await _answered(service, key, question)
 
 
+@router.post("/images/{key}/contrast")
+async def contrast(key: Key, wanted: schemas.Comparing, service: Served) -> schemas.Compared:
+    """Why one class and not another: both side by side, and the nearest training image of each."""
+    task = service.answering.submit(lambda: comparing(service, key, wanted))
+    return await asyncio.wrap_future(task)
+
+
 async def _answered(service: Service, key: str, question: schemas.Question) -> schemas.Reading:
     return await asyncio.wrap_future(service.answering.submit(lambda: reading(service, key, question)))
 
@@ -124,7 +132,7 @@ async def places(seen: Image, wanted: schemas.PlacesWanted, service: Served) -> 
 @router.post("/images/{key}/maps", status_code=202)
 async def maps(seen: Image, wanted: schemas.MapWanted, service: Served) -> schemas.JobFacts:
     """Find where a class is seen, by one of the methods."""
-    return job_facts(service.explain_class(seen, wanted.label, wanted.method))
+    return job_facts(service.explain_class(seen, wanted.label, wanted.method, wanted.versus))
 
 
 @router.get(
@@ -140,10 +148,14 @@ async def place_map(
 
 @router.get("/images/{key}/maps/{label}/{method}", response_class=Response, responses=picture_response(NPY))
 async def class_map(
-    seen: Image, service: Served, label: Number, method: Annotated[str, Path(max_length=40)]
+    seen: Image,
+    service: Served,
+    label: Number,
+    method: Annotated[str, Path(max_length=40)],
+    versus: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
 ) -> Response:
-    """The raw map of a class by a method: .npy, float32."""
-    return Response(service.class_map(seen, label, method).npy(), media_type=NPY)
+    """The raw map of a class by a method, or of what is ahead of `versus`: .npy, float32."""
+    return Response(service.class_map(seen, label, method, versus).npy(), media_type=NPY)
 
 
 @router.get("/images/{key}/places/{prototype}")

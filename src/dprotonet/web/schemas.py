@@ -121,6 +121,53 @@ class Reading(BaseModel):
     calibrated: bool = Field(default=False, description="probabilities were fitted to validation images")
 
 
+class ComparedRow(BaseModel):
+    """What one part or prototype adds to two classes."""
+
+    name: str
+    points: float
+    versus_points: float
+    difference: float = Field(description="above zero for the class, below zero against it")
+    prototypes: list[int]
+
+
+class NearestImage(BaseModel):
+    """The training image of a class that the image is most like, by all prototypes."""
+
+    label: int
+    class_name: str
+    index: int
+    name: str
+
+
+class Compared(BaseModel):
+    """Two classes side by side, what speaks against the first one first; all differences add up."""
+
+    label: int
+    class_name: str
+    versus: int
+    versus_name: str
+    score: float
+    versus_score: float
+    sentence: str = Field(description="what decided, made from the numbers")
+    differing: list[ComparedRow]
+    others: int = Field(description="how many rows are not shown, none larger than those that are")
+    others_for: float
+    others_against: float
+    agreeing: list[ComparedRow] = Field(description="rows that say about as much for both")
+    nearest: list[NearestImage] = Field(description="empty while the training images are being gone over")
+    nearest_state: Literal["preparing", "ready", "failed"]
+
+
+class Comparing(Strict):
+    """Which two classes to compare, and with which prototypes switched off."""
+
+    label: int = Field(ge=0)
+    versus: int = Field(ge=0)
+    off: Prototypes = []
+    top: int = Field(default=5, ge=1, le=20)
+
+
 class Question(Strict):
     """Which class to explain, and with which prototypes switched off."""
 
@@ -135,6 +182,7 @@ class PlacesWanted(Strict):
 
 class MapWanted(Strict):
     label: int = Field(ge=0)
+    versus: int | None = Field(default=None, ge=0, description="show what is ahead of this class")
     method: str = Field(default="mdm", max_length=40)
 
 

@@ -23,7 +23,7 @@ from dprotonet.experiment.explaining.streaming import twin
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.parts import name_parts
 from dprotonet.web.explaining import Explaining
-from dprotonet.web.image_record import ImageRecord, Map, RowPlace, png
+from dprotonet.web.image_record import ImageRecord, Map, RowPlace, map_key, png
 from dprotonet.web.job import Job
 from dprotonet.web.reviewing import Reviewing
 from dprotonet.web.samples import Samples, Split
@@ -195,11 +195,18 @@ class Service:
             )
         return place
 
-    def class_map(self, seen: ImageRecord, label: int, method: str) -> Map:
+    def pair(self, seen: ImageRecord, label: int, versus: int) -> tuple[int, int]:
+        """Two classes that can be compared."""
+        both = self.label(seen, label), self.label(seen, versus)
+        if label == versus:
+            raise UserError(f"{self.model.classes[label]} cannot be compared with itself; name another class")
+        return both
+
+    def class_map(self, seen: ImageRecord, label: int, method: str, versus: int | None = None) -> Map:
         """Where a class is seen in the image by a method, once that is known."""
         known = self.label(seen, label)
         self._check_method(method)
-        found = seen.maps.find(f"{known}-{method}")
+        found = seen.maps.find(map_key(known, method, versus))
         if found is None:
             raise NotYet(f"the map of class {known} is not known yet; ask for it, and wait for the job")
         return found
@@ -235,11 +242,15 @@ class Service:
         lacking = [number for number in known if not seen.places.find(str(number))]
         return self._begin(lambda job: self.explaining.places(seen, lacking, job), self.decoding)
 
-    def explain_class(self, seen: ImageRecord, label: int, method: str) -> Job:
-        """Where a class is seen in the image, by one of `methods`."""
+    def explain_class(self, seen: ImageRecord, label: int, method: str, versus: int | None = None) -> Job:
+        """Where a class is seen in the image, by one of `methods`; or what is ahead of `versus` there."""
         self._check_method(method)
         known = self.label(seen, label)
-        return self._begin(lambda job: self.explaining.class_map(seen, known, method, job), self.decoding)
+        if versus is not None:
+            self.pair(seen, label, versus)
+        return self._begin(
+            lambda job: self.explaining.class_map(seen, known, method, job, versus), self.decoding
+        )
 
     def clean(self, reasons: Mapping[int, str]) -> Job:
         """A run without these prototypes, in a folder of the server's own."""

@@ -1,7 +1,8 @@
 """Why this class and not that one, in pictures: the rows' places in the image and in training images of both.
 
-Beside the rows there is one map of the whole question: a `ContrastNode` by the decoder, what raises the logit
-of the class over that of the other.
+Beside the rows there is one map of the whole question. Where prototypes are parts it shows the parts in which
+the prototypes of both classes differ; elsewhere it is the decoder's of a `ContrastNode`, what raises the
+logit of the class over that of the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explain import ExplainProgress, OnStep, places_in_images
+from dprotonet.experiment.explaining.explainers import contrast_explainer
 from dprotonet.experiment.explaining.pictures import boxed_place
 from dprotonet.experiment.explaining.progress import StepCounter
 from dprotonet.experiment.explaining.source_maps import SourceMaps
@@ -190,9 +192,10 @@ def _explained(
         for rows in shown
     ]
     whole: list[Explanation] = []
+    by = contrast_explainer(model, preset=preset)
     for image, (label, versus) in zip(pixels, pairs, strict=True):
         node = ContrastNode(model.network, [label], versus)
-        whole += decoder.explain(model.inputs([image]), node, on_step=observer("images", 1))
+        whole += by.explain(model.inputs([image]), node, on_step=observer("images", 1))
     return rows, sources, whole
 
 

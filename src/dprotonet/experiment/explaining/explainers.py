@@ -14,13 +14,14 @@ from dprotonet.encoder.regions import Occurrence, Parts, Regions
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.inference.contrast import part_gaps
 from dprotonet.inference.presence import ChannelMaximum
-from dprotonet.inference.region_assignment import any_region
+from dprotonet.inference.region_assignment import PartRegion, any_region
 from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry, explainer_entry
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.interpretation.nodes import ClassNode, Forward, PrototypeNode, RegionNode, Similarity
-from dprotonet.interpretation.occurrence import OccurrenceMaps
+from dprotonet.interpretation.occurrence import Differing, OccurrenceMaps
 from dprotonet.interpretation.outputs import Outputs
 from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.interpretation.similarity import SimilarityMaps
@@ -140,4 +141,41 @@ def _occurrence(network: DProtoNet, regions: Occurrence | Parts, classes: Sequen
         evidence = network.evidence_of(regions(feature_map))
         return regions.maps(feature_map)[:, evidence.region[0]], evidence.scores
 
-    return OccurrenceMaps(network, occurring=occurring, weight=network.head.weight, classes=classes)
+    return OccurrenceMaps(
+        network,
+        occurring=occurring,
+        weight=network.head.weight,
+        differing=_differing(network),
+        classes=classes,
+    )
+
+
+def _differing(network: DProtoNet) -> Differing | None:
+    """Where the parts are in which the prototypes of two classes differ, (B, h, w); None without parts.
+
+    A part has its region's places, and counts by the square of its gap: what differs most is to be seen.
+    """
+    regions, assignment = network.encoder.regions, network.prototypes.assignment
+    if not isinstance(regions, Parts) or not isinstance(assignment, PartRegion):
+        return None
+
+    def differing(images: Tensor, labels: Tensor, versus: Tensor) -> Tensor:
+        gaps = part_gaps(
+            network.prototypes.vectors,
+            part=assignment.part,
+            prototype_class=network.prototype_class,
+            label=labels,
+            versus=versus,
+        )
+        share = regions.maps(network.encoder.feature_map(images))
+        peak = share.amax(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(share.dtype).tiny)
+        return torch.einsum("bk,bkhw->bhw", gaps.square(), (share / peak).pow(regions.sharpness).float())
+
+    return differing
+
+
+def contrast_explainer(model: TrainedModel, *, preset: str | Preset = "fast") -> Explainer:
+    """Who shows where two classes are told apart: parts know it themselves, else the decoder finds it."""
+    classifier = Classifier.of_model(model)
+    parts = isinstance(model.prototyped.encoder.regions, Parts)
+    return explainer("similarity" if parts else "mdm", classifier, preset=preset)

@@ -21,6 +21,7 @@ from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, Preset
 
@@ -88,13 +89,24 @@ def grow_evidence(
 
 
 def grow_class_map(
-    model: TrainedModel, image: Tensor, label: int, *, method: str, preset: str | Preset, watch: Watch
+    model: TrainedModel,
+    image: Tensor,
+    label: int,
+    *,
+    versus: int | None = None,
+    method: str,
+    preset: str | Preset,
+    watch: Watch,
 ) -> Explanation:
-    """Where the class is seen in the image (3, S, S) uint8; only those that take steps show them."""
+    """Where the class is seen in the image (3, S, S) uint8; only those that take steps show them.
+
+    With `versus`, where it is seen rather than that class.
+    """
     classifier = Classifier.of_model(model)
     inputs = classifier.inputs([image])
     steps = StepCounter(1).next(1, _growing(watch, "image", ()))
-    (found,) = explainer(method, classifier, preset=preset).explain(inputs, label, on_step=steps)
+    asked = label if versus is None else ContrastNode(model.network, [label], versus)
+    (found,) = explainer(method, classifier, preset=preset).explain(inputs, asked, on_step=steps)
     return found
 
 

@@ -3,6 +3,7 @@
 import { at, remove, send } from "./api.js";
 import { showAnswer, showQuestion } from "./answer.js";
 import { Beside } from "./beside.js";
+import { Contrast } from "./contrast.js";
 import { complain, find, say, show } from "./dom.js";
 import { Downloads } from "./downloads.js";
 import { Evidence } from "./evidence.js";
@@ -29,6 +30,7 @@ export class Explain {
     });
     this.beside = new Beside(run, { picture: () => this.picture, look, off: () => whatif.list() });
     this.methods = new Methods(run, { picture: () => this.picture, look });
+    this.contrast = new Contrast(run, { picture: () => this.picture, look, off: () => whatif.list() });
     this.downloads = new Downloads(run, { lacking: (reading) => this.lacking(reading), off: () => whatif.list() });
     for (const id of ["share", "opacity", "box"]) find(id).addEventListener("input", () => this.redraw());
     find("cancel").addEventListener("click", async () => { if (this.places.job) await remove(`/api/jobs/${this.places.job}`).catch(() => {}); });
@@ -52,6 +54,7 @@ export class Explain {
     this.evidence.draw();
     this.methods.draw();
     this.beside.draw();
+    this.contrast.draw();
   }
 
   // ── an image comes in ──
@@ -107,6 +110,7 @@ export class Explain {
     if (run.prototypes) this.evidence.show(reading);
     show("more-rows", reading.rows.length < Math.min(MOST_ROWS, run.prototypes) && reading.others > 0);
     this.methods.ask(reading.image, reading.label, reading.class_name);
+    this.contrast.ask(reading, reading.truth);
     if (whatif.off.size) whatif.tell(this.plain, reading);
     this.downloads.show(reading);
     this.beside.ask(reading);
