@@ -242,7 +242,7 @@ def test_an_imported_run_has_evidence_and_no_places(model: dp.Model, bird: bytes
 
 
 def test_one_class_and_not_another(client: TestClient, model: dp.Model, bird: bytes) -> None:
-    """Both sides add up to both scores, the nearest training images are of both classes, and there is a map."""
+    """Both sides add up to both scores, the nearest images are of both classes, and there is a map."""
     found = sent(client, bird)
     image, label = found["image"], found["predicted"]
     versus = found["probabilities"][1]["label"]
