@@ -124,7 +124,7 @@ def case(names: list[str], *, right: bool) -> content.ReportCase:
     warning = "" if right else STRANGE
     missed = None if right else compared(names)
     return content.ReportCase(
-        "test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning, missed
+        "test/1.png", names[0], said, 0.9, bird(CASE), likely, arguments, warning, compared=missed
     )
 
 
