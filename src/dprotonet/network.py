@@ -133,7 +133,11 @@ class BlackBox(nn.Module):
         self.dropout = 0.0  # share of the pooled features that a training step does without
 
     def forward(self, images: Tensor) -> Tensor:
-        pooled = dropout(self.encoder(images).squeeze(1), self.dropout, self.head.training)
+        return self.logits_of(self.encoder(images))
+
+    def logits_of(self, regions: Tensor) -> Tensor:
+        """The same from the one region vector (B, 1, D)."""
+        pooled = dropout(regions.squeeze(1), self.dropout, self.head.training)
         logits: Tensor = self.head(pooled)
         return logits
 

@@ -83,6 +83,7 @@ def show_contrast(found: Sequence[dict[str, Any]]) -> None:
     from dprotonet.figures.style import number
 
     for item in found:
+        _warn(item)
         print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])}), not {item['versus']}")
         for row in item["rows"]:
             sides = f"{number(row['points'])} and {number(row['versus_points'])}"
@@ -101,6 +102,7 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
     from dprotonet.figures.words import looks_like
 
     for item in found:
+        _warn(item)
         print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])})")
         for row in item["rows"]:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
@@ -115,12 +117,16 @@ def _marks(row: dict[str, Any]) -> str:
     return steady + (", careful: the two places do not look alike" if row.get("places_differ") else "")
 
 
-def _show_end(item: dict[str, Any]) -> None:
-    """What is strange about the image, and where its sheet and its DICOM answer are."""
+def _warn(item: dict[str, Any]) -> None:
+    """Before anything else: whether the image is unlike the training images."""
     from dprotonet.experiment.runs.familiarity import warning_of
 
     if said := warning_of(item["distance"]):
-        print(f"  {said}")
+        print(f"{item['name']}: {said}")
+
+
+def _show_end(item: dict[str, Any]) -> None:
+    """Where the sheet and the DICOM answer of an image are."""
     if "sheet" in item:
         print(f"  sheet: {Path(item['folder'], item['sheet'])}")
     if "dicom" in item:

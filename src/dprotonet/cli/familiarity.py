@@ -1,6 +1,6 @@
 """`dprotonet familiarity`: from when on an image is like nothing a run knows; training does it by itself."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,21 +9,20 @@ import tyro
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.written import tell_written
 from dprotonet.errors import UserError
-from dprotonet.percent import percent
 
 
 @dataclass(frozen=True)
 class FamiliarityArguments:
-    """Set the distance threshold of the warning about unfamiliar images, from known images."""
+    """Measure which images are known, and set the limits of the warning about others."""
 
     run: Annotated[Path, tyro.conf.Positional]
-    """The run folder; its familiarity.json is written."""
+    """The run folder; its familiarity.json and familiarity.safetensors are written."""
     share: float = 0.05
     """Share of known images that may get a warning (false positives)."""
     data: str | None = None
-    """Other known images (default: the data the run was trained on)."""
+    """Other known images (default: the data the run was trained on), with a training split."""
     split: Literal["val", "test"] = "val"
-    """The split to measure on; never train, which the run has learned from."""
+    """The split that limits are set on."""
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
     device: str | None = None
@@ -46,13 +45,9 @@ def main(words: list[str]) -> None:
         splits = build_splits(data, lambda done, total: reporter.advance("scan", done, total))
         found = model.measured_familiarity(
             choose_split(splits, arguments.split),
+            train=splits.train,
             share=arguments.share,
             on_progress=lambda done, total: reporter.advance("measuring", done, total),
         )
     found.write(arguments.run)
-    tell_written(
-        arguments,
-        asdict(found),
-        f"an image is strange beyond {found.threshold:.4g}, the {found.statistic}; "
-        f"so are {percent(found.share)} of images like the {found.images} it was measured on",
-    )
+    tell_written(arguments, found.facts(), found.words)

@@ -97,8 +97,13 @@ def _predictions(model: "Model", arguments: PredictArguments) -> tuple[list["Pre
 
 
 def as_json(prediction: "Prediction", top: int) -> dict[str, Any]:
-    """A prediction with its `top` evidence; `rest` is what the other prototypes contribute."""
-    content = {key: value for key, value in asdict(prediction).items() if key != "evidence"}
+    """A prediction with its `top` evidence; `rest` is what the other prototypes contribute.
+
+    Whether the image is familiar comes before its class.
+    """
+    found = asdict(prediction)
+    first = {key: found.pop(key) for key in ("name", "familiar", "distance")}
+    content = {**first, **{key: value for key, value in found.items() if key != "evidence"}}
     shown = prediction.evidence[:top]
     content["evidence"] = [asdict(item) for item in shown]
     content["rest"] = prediction.logit - sum(item.contribution for item in shown)
@@ -136,11 +141,11 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
         table.add_row("logit", "", "", "", f"{item.logit:.3f}")
         if rival is not None:
             table.caption = escape(f"lead: points ahead of {rival}, the likeliest other class")
+        if said := warning_of(item.distance):
+            console.print(escape(f"{item.name}: {said}"), style="bold yellow", soft_wrap=True)
         console.print(table)
         if item.class_set is not None and item.coverage is not None:
             said = f"{', '.join(item.class_set)} (the true class is among such in {percent(item.coverage)})"
-            console.print(escape(said), soft_wrap=True)
-        if said := warning_of(item.distance):
             console.print(escape(said), soft_wrap=True)
 
 

@@ -88,6 +88,6 @@ def _tell(summary: "TableSummary", out: Path) -> None:
         said = "rows of the interrupted run left out (file changed, or not named any more)"
         print(f"{said}: {summary.dropped}", file=sys.stderr)
     if summary.unfamiliar:
-        print(f"unlike what this run knows: {summary.unfamiliar}", file=sys.stderr)
+        print(f"unlike the training images: {summary.unfamiliar}", file=sys.stderr)
     if broken := summary.unreadable:
         print(f"could not be read: {len(broken)} of {summary.images}: {some(broken)}", file=sys.stderr)

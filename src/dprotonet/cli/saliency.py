@@ -140,10 +140,10 @@ def _show(content: dict[str, Any]) -> None:
     from dprotonet.experiment.runs.familiarity import warning_of
 
     for item in content["explanations"]:
+        if said := warning_of(item["distance"]):
+            print(f"{item['name']}: {said}")
         value = f"value {item['value']:.4g}" if "value" in item else percent(item["probability"])
         rather = f", rather than {item['versus']}" if item["versus"] is not None else ""
         print(f"{item['name']}: {item['class_name']} ({value}){rather}: {item['folder']}")
-        if said := warning_of(item["distance"]):
-            print(f"  {said}")
     for sheet in content["sheets"]:
         print(f"sheet: {sheet}")

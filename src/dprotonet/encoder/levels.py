@@ -72,18 +72,26 @@ class JoinedLevels(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Each level is projected where it is small, and then enlarged."""
-        maps = [project(level) for project, level in zip(self.projections, self.maps(images), strict=True)]
+        return self.of_maps(intermediates(self.trunk, images, self.taken))
+
+    def of_maps(self, found: Sequence[Tensor]) -> Tensor:
+        """The joined map of the levels as the trunk gives them, the finest first."""
+        levels = self._evened(found)
+        maps = [project(level) for project, level in zip(self.projections, levels, strict=True)]
         size = (maps[0].shape[-2], maps[0].shape[-1])
         enlarged = [level if level.shape[-2:] == size else upsample(level, size) for level in maps]
         return torch.cat(enlarged, dim=1)
 
     def maps(self, images: Tensor) -> list[Tensor]:
         """The levels (B, C, h, w), the finest first, the others evened; the last is the trunk's own map."""
-        fine, *coarse = _intermediates(self.trunk, images, self.taken)
+        return self._evened(intermediates(self.trunk, images, self.taken))
+
+    def _evened(self, found: Sequence[Tensor]) -> list[Tensor]:
+        fine, *coarse = found
         return [fine, *(evened(level, self.joining.power) for level in coarse)]
 
     def _all_maps(self, images: Tensor) -> list[Tensor]:
-        return _intermediates(self.trunk, images, None)
+        return intermediates(self.trunk, images, None)
 
     # ── fitting ──
 
@@ -192,7 +200,7 @@ class _Sums:
 # ── maps of a trunk ──────────────────────────────────────────────────────────────────────────────────
 
 
-def _intermediates(trunk: nn.Module, images: Tensor, taken: Sequence[int] | None) -> list[Tensor]:
+def intermediates(trunk: nn.Module, images: Tensor, taken: Sequence[int] | None) -> list[Tensor]:
     """Maps of the trunk on its way, all or those `taken`, and at the end what it gives."""
     described: Any = trunk
     if hasattr(trunk, "forward_intermediates"):
@@ -211,17 +219,24 @@ def _intermediates(trunk: nn.Module, images: Tensor, taken: Sequence[int] | None
     )
 
 
-def _taken(every: Sequence[Tensor], levels: int, name: str) -> tuple[int, ...]:
-    """Which maps before the last are joined with it: the last of each resolution, the finest first.
-
-    Where all have one resolution, the last blocks; the very last of them is the trunk's own map.
-    """
+def last_of_each_size(every: Sequence[Tensor]) -> list[int]:
+    """Numbers of the maps that are finer than the last: of each resolution the last, the finest first."""
     *earlier, last = every
     found, side = [], last.shape[-1]
     for number in reversed(range(len(earlier))):
         if earlier[number].shape[-1] > side:
             found.append(number)
             side = earlier[number].shape[-1]
+    return found[::-1]
+
+
+def _taken(every: Sequence[Tensor], levels: int, name: str) -> tuple[int, ...]:
+    """Which maps before the last are joined with it: the last of each resolution, the finest first.
+
+    Where all have one resolution, the last blocks; the very last of them is the trunk's own map.
+    """
+    earlier = every[:-1]
+    found = list(reversed(last_of_each_size(every)))
     if not found:
         found = list(reversed(range(len(earlier) - 1)))
     if levels - 1 > len(found):

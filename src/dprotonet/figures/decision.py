@@ -96,11 +96,12 @@ class Decision:
             (MARGIN, MARGIN + 22), self.title, size=TITLE, bold=True, width=canvas.image.width - 2 * MARGIN
         )
         canvas.picture((MARGIN, TOP), image, PICTURE)
+        self._notice.draw(canvas, (MARGIN, PREDICTED - 16))
+        line = PREDICTED + self._notice.height
         if self.predicted is not None:
-            canvas.text((MARGIN, PREDICTED), "predicted", size=SMALL, colour=MUTED)
-            canvas.text((MARGIN + 86, PREDICTED), self.predicted, bold=True, width=PICTURE - 86)
-        self._notice.draw(canvas, (MARGIN, PREDICTED + 18))
-        below = PREDICTED + self._notice.height + 40
+            canvas.text((MARGIN, line), "predicted", size=SMALL, colour=MUTED)
+            canvas.text((MARGIN + 86, line), self.predicted, bold=True, width=PICTURE - 86)
+        below = line + 40
         for place, (name, probability) in enumerate(self.probabilities):
             chosen, middle = name == self.predicted, below + place * LINE
             _draw_probability(canvas, middle, name=name, probability=probability, chosen=chosen)

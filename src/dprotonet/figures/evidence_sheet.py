@@ -51,7 +51,7 @@ def evidence_sheet(
 
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. The logit is
     that of the class `explained`, by default the most probable one. Numbers that do not add up are refused.
-    A `notice` stands in amber beneath the predicted class.
+    A `notice` stands in amber above the predicted class.
     """
     decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
     bottom = max(decision.bottom, LEDGER.bottom(len(rows)))

@@ -70,7 +70,7 @@ def explanation_sheet(
     """The sheet for one image (3, H, W) uint8 and the logit of `explained`, by default the likeliest class.
 
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. Numbers that
-    do not add up are refused. A `notice` stands in amber beneath the predicted class.
+    do not add up are refused. A `notice` stands in amber above the predicted class.
     """
     decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
     note = BOXED if any(row.boxed for row in rows) else ""

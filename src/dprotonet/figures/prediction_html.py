@@ -49,8 +49,8 @@ def prediction_html(
     faint = " · ".join(part for part in (escape(caption), f"then {others}" if others else "") if part)
     return (
         '<div style="max-width:56em;overflow-x:auto">'
-        f'<p style="margin:.3em 0">{title} <span style="opacity:.75">{faint}</span></p>'
-        f"{_warned(warning)}{_table(rows, logit)}</div>"
+        f'{_warned(warning)}<p style="margin:.3em 0">{title} <span style="opacity:.75">{faint}</span></p>'
+        f"{_table(rows, logit)}</div>"
     )
 
 

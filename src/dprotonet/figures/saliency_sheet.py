@@ -38,7 +38,7 @@ def saliency_sheet(
     """One row an image: as it is, with its heatmap over it, and multiplied with its heatmap, Eq. (19).
 
     Images are (3, H, W) or (1, H, W) uint8, heatmaps (H, W) in [0, 1]; sizes may differ from row to row.
-    A notice, where it is not empty, stands in amber beneath the caption.
+    A notice, where it is not empty, stands in amber above the title.
     """
     captions, notices = ([""] * len(images) if given is None else given for given in (captions, notices))
     _check(len(images), heatmaps=heatmaps, titles=titles, captions=captions, notices=notices)
@@ -70,7 +70,7 @@ def method_sheet(
     """One image (3, H, W) or (1, H, W) uint8, and beside it with the heatmap (H, W) of every method over it.
 
     Methods are named by the keys of `heatmaps` and drawn in their order; `captions` has all or some of them.
-    A `notice` stands in amber beneath the image.
+    A `notice` stands in amber above its title.
     """
     captions = captions or {}
     if unknown := [name for name in captions if name not in heatmaps]:

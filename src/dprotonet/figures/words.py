@@ -1,4 +1,4 @@
-"""A title, a caption and perhaps a notice beneath it, broken into lines that fit their column.
+"""A title, beneath it a caption, perhaps a notice above both, broken into lines that fit their column.
 
 Also what evidence says of a part that has a name. Long sentences are wrapped; a single long word is likely
 the name of a file, and keeps its end.
@@ -11,7 +11,7 @@ from dprotonet.figures.notice import Notice
 from dprotonet.figures.style import BODY, MUTED, SMALL, fitted, font, wrapped
 
 MOST_TITLE, MOST_CAPTION = 3, 4  # lines
-NOTICE = 8  # pixels between the caption and the notice
+NOTICE = 8  # pixels between the notice and the title
 ENDING = 9  # characters of a file name that are kept: "00017.jpg"
 
 
@@ -27,7 +27,7 @@ def looks_like(part: str) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """A title, beneath it a caption, then a notice, broken into lines that are no wider than `width` pixels.
+    """A notice, a title, beneath it a caption, broken into lines that are no wider than `width` pixels.
 
     Where a caption has line breaks of its own they are kept.
     """
@@ -56,13 +56,15 @@ class Words:
     def draw(self, canvas: Canvas, at: tuple[int, int]) -> None:
         """The lines downwards from `at`."""
         left, top = at
+        if self.notice:
+            self._notice.draw(canvas, (left, top))
+            top += self._notice.height + NOTICE
         for line, bold in self.lines:
             if bold:
                 canvas.text((left, top + 18), line, bold=True)
             else:
                 canvas.text((left, top + 17), line, size=SMALL, colour=MUTED)
             top += 24 if bold else 21
-        self._notice.draw(canvas, (left, top + NOTICE))
 
     def _broken(self, text: str, *, bold: bool) -> list[str]:
         typeface = font(BODY if bold else SMALL, bold)

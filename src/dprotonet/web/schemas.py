@@ -115,7 +115,7 @@ class Reading(BaseModel):
     rest_against: float
     truth: int | None = Field(default=None, description="the class of a test image")
     truth_name: str | None = Field(default=None, description="also where the run does not know that class")
-    familiar: bool | None = Field(default=None, description="false: nothing here looks like what is known")
+    familiar: bool | None = Field(default=None, description="false: it is unlike the training images")
     distance: float | None = Field(default=None, description="from what is known; the limit is 1")
     warning: str = Field(default="", description="what to tell people of an unfamiliar image")
     calibrated: bool = Field(default=False, description="probabilities were fitted to validation images")

@@ -54,8 +54,8 @@ def untrained(kind: str) -> dp.Model:
             for number, owner in enumerate(network.prototype_class.tolist())
         ]
     model = dp.Model(network, config=config, classes=birds.classes, prototypes=records)
-    if records:
-        model.familiarity = model.measured_familiarity(birds)
+    train = Birds(species=4, per_species=5, split="train", size=SIZE)
+    model.familiarity = model.measured_familiarity(birds, train=train)
     return model
 
 

@@ -14,6 +14,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.explaining.explainers import class_node, explainer
 from dprotonet.experiment.explaining.progress import StepCounter
 from dprotonet.experiment.runs.familiarity import is_familiar, warning_of
+from dprotonet.experiment.runs.look import look
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.experiment.trained.trained_model import TrainedModel
@@ -27,7 +28,7 @@ from dprotonet.interpretation.mdm import Preset
 from dprotonet.interpretation.nodes import Node
 from dprotonet.interpretation.outputs import Outputs, class_scores
 from dprotonet.interpretation.task import Kind
-from dprotonet.network import DProtoNet
+from dprotonet.network import Network
 from dprotonet.ops import upsample
 from dprotonet.percent import percent
 
@@ -66,7 +67,7 @@ class Saliency:
 
     @property
     def familiar(self) -> bool | None:
-        """False: nothing here looks like what the run knows; None: the network cannot tell."""
+        """False: it is unlike the training images; None: the network cannot tell."""
         return is_familiar(self.distance)
 
     @property
@@ -179,10 +180,11 @@ def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
     """One look at a batch, by the network as it predicts, whatever mode its owner left it in."""
     known, module = classifier.familiarity, classifier.module
     with borrowed(module):
-        if known is None or not isinstance(module, DProtoNet):
+        if known is None or not isinstance(module, Network):
             return _Seen(classifier.watched(class_scores(module, inputs)), [None] * len(inputs))
-        found = module.evidence(inputs)
-    return _Seen(classifier.watched(found.logits), known.distance(found.distances).tolist())
+        found = look(module, inputs, known)
+    assert found.distance is not None
+    return _Seen(classifier.watched(found.logits), found.distance.tolist())
 
 
 def _saliency(

@@ -20,7 +20,7 @@ from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, kept_mask, last_layer, without
 from dprotonet.experiment.runs.calibration import Calibration, adjusted
-from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of
+from dprotonet.experiment.runs.familiarity import Familiarity
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import whole_folder, write_text
 from dprotonet.progress import NamedProgress, Progress
@@ -129,9 +129,10 @@ def _asked(
 def _familiarity(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str]) -> Familiarity | None:
     """With fewer prototypes all images are a little stranger, so the limit is measured anew."""
     if known is None or known.model.familiarity is None:
-        return None
+        return made.familiarity
     distances = known.distances[:, kept_mask(known.model, off).to(known.distances.device)]
-    return familiarity_of(distances.cpu(), made.prototyped, share=known.model.familiarity.share)
+    before = known.model.familiarity
+    return before.remeasured(distances.cpu(), made.prototyped, share=before.share)
 
 
 def _calibration(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str]) -> Calibration | None:

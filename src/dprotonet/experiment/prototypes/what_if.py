@@ -104,6 +104,7 @@ def without(model: Trained, off: Collection[int]) -> Trained:
     smaller = DProtoNet(network.encoder, parts.prototypes, parts.head)
     made = type(model)(smaller, config=model.config, classes=model.classes, prototypes=records)
     made.folder = model.folder
+    made.familiarity = None if model.familiarity is None else model.familiarity.without_prototypes()
     names = model.part_names
     made.part_names = {new: names[number] for new, number in enumerate(old) if number in names}
     return made

@@ -1,8 +1,9 @@
-"""Whether an image is like anything a run has learned from: "nothing here looks like what I know".
+"""Whether an image is like those that a run has learned from, and what people are told if it is not.
 
-The threshold comes from validation images, at the end of training or later by `dprotonet familiarity`, and is
-kept in the run folder as familiarity.json. It belongs to one set of prototypes: with others it says nothing,
-so it carries their digest. A black box has no prototypes and gives no warning.
+Two things say it: the backbone's features (`known_features.py`) and, where there are enough validation
+images, the distances to prototypes. Measured at the end of training or later by `dprotonet familiarity`, kept
+in the run folder as familiarity.json and familiarity.safetensors. They belong to one backbone and one set of
+prototypes: with others they say nothing, so they carry their digests.
 """
 
 import hashlib
@@ -10,18 +11,22 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
+from dprotonet.experiment.runs import known_features
+from dprotonet.experiment.runs.known_features import KnownFeatures, MeasuredFeatures, enough
 from dprotonet.files import write_text
 from dprotonet.inference.familiarity import class_strangeness, conformal_threshold, rank_of, strangeness
 from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.region_assignment import PartRegion
-from dprotonet.network import BlackBox, DProtoNet, Network
+from dprotonet.network import DProtoNet, Network
+from dprotonet.percent import percent
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
@@ -31,6 +36,7 @@ logger = logging.getLogger(__name__)
 FILE = "familiarity.json"
 STATISTIC = "distance to the nearest prototype"
 OF_PARTS = "distance to the nearest prototype or to the parts of the nearest class, the stranger of the two"
+OF_FEATURES = "distance to the features of the training images"
 SHARE = 0.05  # of known images that are warned of
 
 
@@ -38,32 +44,84 @@ SHARE = 0.05  # of known images that are warned of
 class Familiarity:
     """From when on an image is strange; `share` of known images are, measured on `images` of them.
 
-    Where prototypes are parts, `owner` has the class of each, and `usual` what the two measures of OF_PARTS
-    are divided by, so that they can be compared.
+    `threshold` is that of the distance to prototypes. Where these are parts, `owner` has the class of each,
+    and `usual` what the two measures of OF_PARTS are divided by, so that they can be compared. `features` say
+    whether the image is like the training images at all; with the statistic OF_FEATURES they alone count.
     """
 
     threshold: float
     share: float
     images: int
-    prototypes: str  # digest of the prototypes it belongs to
+    prototypes: str  # digest of the prototypes it belongs to; "" with OF_FEATURES
     statistic: str = STATISTIC
     owner: Sequence[int] = ()
     usual: Sequence[float] = ()
+    features: KnownFeatures | None = None
 
     def __post_init__(self) -> None:
         for name in ("owner", "usual"):  # JSON has lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
-    def distance(self, distances: Tensor) -> Tensor:
-        """How far images are from what is known, (B,), the threshold being 1; from distances (B, P)."""
-        return _measure(distances, self.owner, self.usual).double() / self.threshold
+    def facts(self) -> dict[str, Any]:
+        """All but the tensors of features, as JSON has it."""
+        found = {item.name: getattr(self, item.name) for item in fields(self)}
+        features = None if self.features is None else self.features.facts()
+        return {**found, "owner": list(self.owner), "usual": list(self.usual), "features": features}
 
-    def fits(self, network: DProtoNet) -> bool:
-        """Whether it was measured with these prototypes."""
-        return self.prototypes == prototypes_digest(network)
+    @property
+    def words(self) -> str:
+        """What was measured, in a sentence for the terminal."""
+        kinds = [] if self.statistic == OF_FEATURES else [f"{self.statistic} (beyond {self.threshold:.4g})"]
+        if self.features is not None:
+            kinds.append(f"{OF_FEATURES}, {self.features.fitted} of them")
+        return (
+            f"an image is strange by the {', or by the '.join(kinds)}; "
+            f"so are {percent(self.share)} of images like the {self.images} that limits were set on"
+        )
+
+    def distance(self, distances: Tensor | None, strangeness: Tensor | None = None) -> Tensor:
+        """How far images are from what is known, (B,), the limit being 1.
+
+        From distances to prototypes (B, P) and how strange their features are (B,); the stranger counts.
+        """
+        if self.statistic == OF_FEATURES or distances is None:
+            if strangeness is None:
+                raise ValueError("features are needed")
+            return strangeness.double()
+        far = _measure(distances, self.owner, self.usual).double() / self.threshold
+        return far if strangeness is None else torch.maximum(far, strangeness.double())
+
+    def with_features(self, features: KnownFeatures | None) -> "Familiarity":
+        """Beside the distance to prototypes these features; each gives its share of the warnings."""
+        if features is None:
+            return self
+        return replace(self, share=self.share + features.share, features=features)
+
+    def without_prototypes(self) -> "Familiarity | None":
+        """What is left where its prototypes are no longer these: the features, if it has them."""
+        return None if self.features is None else of_features(self.features, self.images)
+
+    def remeasured(self, distances: Tensor | None, network: Network, *, share: float) -> "Familiarity":
+        """With other prototypes, by the distances (N, P) of known images; its features are as they were."""
+        if self.statistic == OF_FEATURES or distances is None or not isinstance(network, DProtoNet):
+            return self
+        part = share if self.features is None else share / 2
+        return of_prototypes(distances, network, share=part).with_features(self.features)
+
+    def fits(self, network: Network) -> bool:
+        """Whether it was measured with this backbone and these prototypes."""
+        if self.features is not None and not self.features.fits(network):
+            return False
+        if self.statistic == OF_FEATURES:
+            return True
+        return isinstance(network, DProtoNet) and self.prototypes == prototypes_digest(network)
 
     def write(self, folder: Path) -> None:
-        write_text(folder / FILE, json.dumps(asdict(self), indent=1))
+        if self.features is not None:
+            self.features.write(folder)
+        write_text(folder / FILE, json.dumps(self.facts(), indent=1))
+        if self.features is None:
+            (folder / known_features.FILE).unlink(missing_ok=True)
 
     @classmethod
     def read(cls, folder: Path) -> "Familiarity | None":
@@ -72,8 +130,11 @@ class Familiarity:
         if not path.is_file():
             return None
         try:
-            return _checked(cls(**json.loads(path.read_text(encoding="utf-8"))))
-        except (ValueError, TypeError) as error:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            told = content.get("features")
+            features = None if told is None else KnownFeatures.read(folder, told)
+            return checked(cls(**{**content, "features": features}))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(
                 f"{path} is damaged ({error}); delete it and make it anew with dprotonet familiarity"
             ) from None
@@ -93,17 +154,18 @@ def warning_of(distance: float | None) -> str:
         return ""
     times = f"{distance:.2f}"
     far = "just beyond the limit" if times == "1.00" else f"{times} times as far as the limit"
-    return f"careful: nothing here looks like what this run knows ({far}), so the class may mean nothing"
+    return f"careful: this image is unlike the training images ({far}), so the class may mean nothing"
 
 
 def stored_familiarity(folder: Path, network: Network) -> Familiarity | None:
     """What a run folder has for this network; a threshold of other prototypes counts as none."""
     found = Familiarity.read(folder)
-    if found is None or isinstance(network, BlackBox):
+    if found is None:
         return None
     if not found.fits(network):
         logger.warning(
-            "%s belongs to other prototypes; make it anew with dprotonet familiarity", folder / FILE
+            "%s belongs to other prototypes or another backbone; make it anew with dprotonet familiarity",
+            folder / FILE,
         )
         return None
     return found
@@ -111,18 +173,20 @@ def stored_familiarity(folder: Path, network: Network) -> Familiarity | None:
 
 def keep_familiarity(folder: Path, known: Familiarity | None, network: Network) -> None:
     """Into a run folder what belongs to this network; one of other prototypes is not left lying there."""
-    if known is not None and not isinstance(network, BlackBox) and known.fits(network):
+    if known is not None and known.fits(network):
         known.write(folder)
     else:
-        (folder / FILE).unlink(missing_ok=True)
+        for name in (FILE, known_features.FILE):
+            (folder / name).unlink(missing_ok=True)
 
 
-def _checked(found: Familiarity) -> Familiarity:
+def checked(found: Familiarity) -> Familiarity:
     numbers = (found.threshold, found.share, found.images)
     if not all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in numbers):
         raise ValueError("threshold, share and images must be numbers above 0")
-    if found.statistic not in (STATISTIC, OF_PARTS) or not isinstance(found.prototypes, str):
-        raise ValueError(f"this version knows the statistics '{STATISTIC}' and '{OF_PARTS}' only")
+    known = (STATISTIC, OF_PARTS, OF_FEATURES)
+    if found.statistic not in known or not isinstance(found.prototypes, str):
+        raise ValueError(f"this version knows the statistics {', '.join(known)} only")
     if found.statistic == OF_PARTS and not _are_of_parts(found.owner, found.usual):
         raise ValueError("owner must have a class for every prototype, usual two numbers above 0")
     return found
@@ -151,7 +215,37 @@ def prototypes_digest(network: DProtoNet) -> str:
     return hashlib.blake2b(vectors.numpy().tobytes(), digest_size=16).hexdigest()
 
 
-def familiarity_of(distances: Tensor, network: DProtoNet, *, share: float = SHARE) -> Familiarity:
+def familiarity_of(
+    distances: Tensor | None,
+    network: Network,
+    *,
+    share: float = SHARE,
+    features: MeasuredFeatures | None = None,
+) -> Familiarity | None:
+    """The limits, of which `share` of known images exceed one; None where nothing can be measured.
+
+    Of the distances (N, P) of known images that were not trained on, and of `features`. Each of the two gets
+    half of the share. From few images nobody knows what so few of them exceed: then features alone decide.
+    """
+    few = distances is None or not enough(len(distances), share / 2)
+    if distances is None or not isinstance(network, DProtoNet) or (few and features is not None):
+        return (
+            None
+            if features is None
+            else of_features(features.limited(network, share), len(features.distances))
+        )
+    if features is None:
+        return of_prototypes(distances, network, share=share)
+    known = of_prototypes(distances, network, share=share / 2)
+    return known.with_features(features.limited(network, share / 2))
+
+
+def of_features(known: KnownFeatures, images: int) -> Familiarity:
+    """Features alone; the threshold of a distance to prototypes, which nobody asks for, is 1."""
+    return Familiarity(1.0, known.share, images, "", OF_FEATURES, features=known)
+
+
+def of_prototypes(distances: Tensor, network: DProtoNet, *, share: float = SHARE) -> Familiarity:
     """The threshold from the distances (N, P) of known images that were not trained on."""
     owner, usual = _of_parts(distances, network)
     threshold = conformal_threshold(_measure(distances, owner, usual), share)
@@ -179,9 +273,14 @@ def _of_parts(distances: Tensor, network: DProtoNet) -> tuple[list[int], list[fl
 
 @torch.no_grad()
 def known_distances(
-    network: DProtoNet, views: ViewSource, *, batch: int = 60, on_progress: Progress | None = None
-) -> Tensor:
-    """Distances (N, P) of all plain views, on the CPU; the network's modes stay as they were."""
+    network: Network, views: ViewSource, *, batch: int = 60, on_progress: Progress | None = None
+) -> Tensor | None:
+    """Distances (N, P) of all plain views, on the CPU; the network's modes stay as they were.
+
+    None of a black box, and without images.
+    """
+    if not isinstance(network, DProtoNet) or not len(views):
+        return None
     was_training = [(module, module.training) for module in network.modules()]
     network.eval()
     batches = plain_batches(len(views), batch=batch, share=ProcessShare())

@@ -39,7 +39,7 @@ from dprotonet.experiment.build.training import (
 )
 from dprotonet.experiment.runs.calibration import calibration_of
 from dprotonet.experiment.runs.claim import claimed
-from dprotonet.experiment.runs.familiarity import familiarity_of, known_distances
+from dprotonet.experiment.runs.measuring import Measuring
 from dprotonet.experiment.runs.network_start import start_network
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epochs
@@ -130,7 +130,11 @@ class Trainer:
             warn_of_epochs(self.config)
         engine = yield from self.engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
-        writer = _Writer(self, folder, network, splits.train, engine, _data_digest(splits))
+        measuring = self._measuring(network, splits)
+        if accelerator.is_main_process:
+            for done, total in measuring.prepare(self.cache, workers=self.config.training.workers):
+                yield Preparing("features", done, total)
+        writer = _Writer(self, folder, network, splits.train, engine, measuring, _data_digest(splits))
         with tracked(accelerator, self.config, folder.path):
             for event in engine.run(build_stages(self.config)):
                 if accelerator.is_main_process:
@@ -287,6 +291,12 @@ class Trainer:
             return views
         return (yield from self.frozen(views, first, accelerator, 0))
 
+    def _measuring(self, network: Network, splits: Splits) -> Measuring:
+        """Of the whole network, which a frozen backbone is part of."""
+        views = self.views(network, splits.train), self.views(network, splits.val)
+        frozen, batch = self.config.training.mode == "frozen", self.config.training.batch_size
+        return Measuring(network, *views, self.config.data.image_size, frozen, batch)
+
     def frozen(
         self, views: Views, first: nn.Module, accelerator: Accelerator, augmentations: int
     ) -> Generator[Preparing, None, FeatureViews]:
@@ -322,6 +332,7 @@ class _Writer:
     network: Network
     train: ImageData
     engine: Engine
+    measuring: Measuring
     data: list[str]
 
     def write(self, event: Event) -> None:
@@ -359,12 +370,10 @@ class _Writer:
             calibration_of(found.logits, found.labels, self.network).write(self.folder.path)
 
     def _familiarise(self) -> None:
-        """From when on an image is strange to the model that was kept, from validation images."""
-        network, views = self.engine.network, self.engine.val_views
-        if isinstance(network, BlackBox) or not len(views):
-            return
-        distances = known_distances(network, views, batch=self.trainer.config.training.batch_size)
-        familiarity_of(distances, network).write(self.folder.path)
+        """From when on an image is strange to the model that was kept."""
+        found = self.measuring.familiarity(self.engine.network, self.engine.val_views)
+        if found is not None:
+            found.write(self.folder.path)
 
 
 def event_record(event: Event) -> dict[str, Any]:

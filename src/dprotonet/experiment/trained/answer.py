@@ -58,7 +58,7 @@ class Answer:
 
     @property
     def familiar(self) -> bool | None:
-        """False: nothing here looks like what the run knows."""
+        """False: it is unlike the training images."""
         return is_familiar(self.distance)
 
     def logits(self, off: Collection[int] = ()) -> Tensor:

@@ -19,7 +19,7 @@ _LIKELY = 3  # classes named in a notebook
 class Prediction:
     """What the network says of one image, and why. The contributions of all evidence sum to `logit`.
 
-    A black box gives no evidence, nor does it know what is familiar.
+    A black box gives no evidence.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Prediction:
     probabilities: Mapping[str, float]
     logit: float
     evidence: tuple[EvidenceItem, ...]  # of every prototype, what decides most first
-    familiar: bool | None = None  # False: nothing here looks like what the run knows; None: it cannot tell
+    familiar: bool | None = None  # False: unlike the training images; None: nobody measured it
     distance: float | None = None  # from what the run knows; above 1 an image is not familiar
     calibrated: bool = False  # whether probabilities were fitted to images that were not learned from
     coverage: float | None = None  # asked for: with this share the truth is in `class_set`

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from dprotonet.config import Config
 from dprotonet.data.base import ImageData
 from dprotonet.data.transforms import Normalise, Views
+from dprotonet.encoder.backbone import Backbone
+from dprotonet.encoder.level_averages import every_level
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.experiment.runs.calibration import (
@@ -28,6 +30,8 @@ from dprotonet.experiment.runs.familiarity import (
     known_distances,
     stored_familiarity,
 )
+from dprotonet.experiment.runs.known_features import MeasuredFeatures, level_averages, measured_features
+from dprotonet.experiment.runs.look import look
 from dprotonet.experiment.runs.place import Place, places_of, region_places
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.experiment.settings.config_check import check_config
@@ -169,42 +173,66 @@ class TrainedModel:
     @torch.no_grad()
     def answers_to(self, inputs: Tensor) -> list[Answer]:
         """The same for images as the network wants them, (B, C, H, W)."""
-        if isinstance(self.network, BlackBox):
+        seen = look(self.network, inputs, self.familiarity)
+        far = [None] * len(inputs) if seen.distance is None else seen.distance.tolist()
+        logits = seen.logits.cpu().double()
+        if seen.evidence is None:
             nothing = torch.zeros(0, dtype=torch.float64)
-            rows = self.network(inputs).cpu().double()
-            return [Answer(self, nothing, nothing.long(), row) for row in rows]
-        evidence, places = self.looked(inputs)
-        scores, logits = evidence.scores.cpu().double(), evidence.logits.cpu().double()
-        columns = scores, evidence.region.cpu(), logits, places, self._strangeness(evidence.distances)
+            rows = zip(logits, far, strict=True)
+            return [Answer(self, nothing, nothing.long(), row, distance=away) for row, away in rows]
+        scores, region = seen.evidence.scores.cpu().double(), seen.evidence.region.cpu()
+        columns = scores, region, logits, self._places_in(seen.feature_map), far
         return [Answer(self, *row) for row in zip(*columns, strict=True)]
 
     @torch.no_grad()
     def looked(self, inputs: Tensor) -> tuple[Evidence, list[Sequence[Place] | None]]:
         """Evidence of images (B, C, H, W), and in each the places of all regions, if they have some."""
-        network = self.prototyped
-        feature_map = network.encoder.feature_map(inputs)
-        evidence = network.evidence_of(network.encoder.regions(feature_map))
-        boxes = network.encoder.boxes_in(feature_map)
-        if boxes is None:
-            return evidence, [self.places] * len(inputs)
-        return evidence, [places_of(rows) for rows in boxes]
+        self.check_prototypes()
+        seen = look(self.network, inputs, None)
+        assert seen.evidence is not None
+        return seen.evidence, self._places_in(seen.feature_map)
 
-    def _strangeness(self, distances: Tensor) -> Sequence[float | None]:
-        """How far each image of (B, P) is from what the run knows, where it has a threshold for that."""
-        if self.familiarity is None:
-            return [None] * len(distances)
-        far: list[float] = self.familiarity.distance(distances).tolist()
-        return far
+    def _places_in(self, feature_map: Tensor) -> list[Sequence[Place] | None]:
+        boxes = self.prototyped.encoder.boxes_in(feature_map)
+        if boxes is None:
+            return [self.places] * len(feature_map)
+        return [places_of(rows) for rows in boxes]
 
     def measured_familiarity(
-        self, known: ImageData, *, share: float = SHARE, on_progress: Progress | None = None
+        self,
+        known: ImageData,
+        *,
+        train: ImageData | None = None,
+        share: float = SHARE,
+        on_progress: Progress | None = None,
     ) -> Familiarity:
-        """The threshold of strangeness, from images it was not trained on, such as the validation split."""
+        """The limits of strangeness, from images it was not trained on, such as the validation split.
+
+        What features are known is measured on `train`, the images it was trained on; without them it is what
+        the model has already.
+        """
         views = Views(known, self.normalise, augment=None, seed=0)
-        if not len(views):
+        if not len(views) and train is None:
             raise UserError("no images to take the threshold from; give data with a validation split")
-        distances = known_distances(self.prototyped, views, on_progress=on_progress)
-        return familiarity_of(distances, self.prototyped, share=share)
+        distances = known_distances(self.network, views, on_progress=on_progress)
+        if train is None and self.familiarity is not None and self.familiarity.features is not None:
+            return self.familiarity.remeasured(distances, self.network, share=share)
+        measured = None if train is None else self._measured_features(train, views, on_progress)
+        found = familiarity_of(distances, self.network, share=share, features=measured)
+        if found is None:
+            raise UserError("a black box knows features only; give the data it was trained on")
+        return found
+
+    def _measured_features(
+        self, train: ImageData, known: Views, on_progress: Progress | None
+    ) -> MeasuredFeatures | None:
+        backbone = self.network.encoder.backbone
+        assert isinstance(backbone, Backbone)
+        levels = every_level(backbone, self.config.data.image_size)
+        views = Views(train, self.normalise, augment=None, seed=0)
+        averages = level_averages(self.network, views, levels, on_progress=on_progress)
+        others = level_averages(self.network, known, levels, on_progress=on_progress)
+        return measured_features(levels, averages, others, learned=self.config.training.mode != "frozen")
 
     def save(self, folder: Path) -> None:
         """Write all that loading needs into a folder, which is made if it is not there."""

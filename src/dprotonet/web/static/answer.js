@@ -14,7 +14,7 @@ export function showAnswer(run, reading, { label, choose }) {
   find("unfamiliar").replaceChildren(term("distance", reading.warning));
   redrawn(find("classes"), () => find("classes").replaceChildren(
     ...listed(reading, label).map((one) => bar(one, label, choose, meaningOf(reading))), others(run, reading, label, choose)));
-  say(`${predicted.class_name}, ${percent(predicted.probability)}`);
+  say(`${reading.warning} ${predicted.class_name}, ${percent(predicted.probability)}`);
 }
 
 const meaningOf = (reading) => (reading.calibrated ? "calibrated" : "probability");

@@ -62,6 +62,6 @@ export class Gallery {
 }
 
 function strangers(found) {
-  if (found.strangers === null) return [make("span", { text: "This run cannot tell which images are strange to it" }), ": a black box has no measure for that, a run without a threshold gets one by dprotonet familiarity RUN."];
-  return [term("distance", `${found.strangers} of ${plural(found.images, "test image")} ${found.strangers === 1 ? "is" : "are"} beyond the limit`), " of what this run knows, the farthest first."];
+  if (found.strangers === null) return [make("span", { text: "This run cannot tell which images are strange to it" }), ": dprotonet familiarity RUN measures it."];
+  return [term("distance", `${found.strangers} of ${plural(found.images, "test image")} ${found.strangers === 1 ? "is" : "are"} beyond the limit`), " of what is like the training images, the farthest first."];
 }

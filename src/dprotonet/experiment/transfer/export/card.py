@@ -6,12 +6,13 @@ both. Source images are not in it: they stay in the run folder.
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs.calibration import Calibration, checked
 from dprotonet.experiment.runs.familiarity import Familiarity
+from dprotonet.experiment.runs.familiarity import checked as checked_familiarity
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.trained.evidence import part_of_each
 from dprotonet.experiment.trained.trained_model import TrainedModel
@@ -63,14 +64,16 @@ class Card:
             std=tuple(deployed.std.flatten().tolist()),
             outputs=deployed.outputs,
             prototypes=tuple(_prototype(model, number) for number in range(len(model.prototypes))),
-            familiarity=model.familiarity,
+            familiarity=_without_tensors(model.familiarity),
             calibration=model.calibration,
             places=model.places or (),
             parts=part_of_each(model.network) is not None,
         )
 
     def to_json(self) -> str:
-        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1)
+        known = None if self.familiarity is None else self.familiarity.facts()
+        content = {**asdict(self), "familiarity": known}
+        return json.dumps({"format": FORMAT, **content}, ensure_ascii=False, indent=1)
 
     @classmethod
     def from_json(cls, text: str, *, where: str) -> "Card":
@@ -82,6 +85,11 @@ class Card:
             return _checked(cls(**_typed(content)))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(f"{where} was not exported by this version ({error}); export it again") from None
+
+
+def _without_tensors(known: Familiarity | None) -> Familiarity | None:
+    """The program itself has the features that images are compared with."""
+    return None if known is None else replace(known, features=None)
 
 
 def _prototype(model: TrainedModel, number: int) -> PrototypeName:
@@ -97,7 +105,7 @@ def _typed(content: dict[str, Any]) -> dict[str, Any]:
         **{name: tuple(content[name]) for name in names},
         "prototypes": tuple(_typed_prototype(item) for item in content["prototypes"]),
         "places": tuple(map(Place.from_json, content.get("places", ()))),
-        "familiarity": Familiarity(**content["familiarity"]) if content["familiarity"] else None,
+        "familiarity": checked_familiarity(Familiarity(**told)) if (told := content["familiarity"]) else None,
         "calibration": checked(Calibration(**told)) if (told := content.get("calibration")) else None,
     }
 
@@ -121,6 +129,6 @@ def _checked(card: Card) -> Card:
         raise ValueError("mean and std must be finite numbers, std above 0")
     if type(card.image_size) is not int or not 1 <= card.image_size <= 8192:
         raise ValueError("image_size must be a number of pixels")
-    if card.familiarity is not None and not card.familiarity.threshold > 0:
-        raise ValueError("the threshold must be above 0")
+    if card.familiarity is not None and card.familiarity.features is not None:
+        raise ValueError("features are in the program, not in the card")
     return card

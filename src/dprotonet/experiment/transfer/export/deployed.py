@@ -12,9 +12,15 @@ from torch import Tensor, nn
 
 from dprotonet.data.transforms import LUMA, Normalise
 from dprotonet.experiment.runs.calibration import Calibration, shares_of
+from dprotonet.experiment.runs.familiarity import Familiarity
+from dprotonet.experiment.runs.look import look
 from dprotonet.inference.contrast import likeliest_other
 from dprotonet.inference.region_assignment import any_region, any_region_at_once
 from dprotonet.network import BlackBox, DProtoNet, Network
+
+STRANGENESS = (
+    "strangeness"  # of each image (B,), above 1 it is unlike the training images; where that is known
+)
 
 
 class Decision(NamedTuple):
@@ -47,9 +53,14 @@ class Deployed(nn.Module):
     luma: Tensor
 
     def __init__(
-        self, network: Network, normalise: Normalise, calibration: Calibration | None = None
+        self,
+        network: Network,
+        normalise: Normalise,
+        calibration: Calibration | None = None,
+        familiarity: Familiarity | None = None,
     ) -> None:
         super().__init__()
+        self.familiarity = familiarity
         self.calibration = calibration
         self.network = copy.deepcopy(network).cpu().eval().requires_grad_(False)
         if isinstance(self.network, DProtoNet) and self.network.prototypes.assignment is any_region:
@@ -61,21 +72,23 @@ class Deployed(nn.Module):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        return (Decision if isinstance(self.network, BlackBox) else Reasons)._fields
+        known = (STRANGENESS,) if self.familiarity is not None else ()
+        return (*(Decision if isinstance(self.network, BlackBox) else Reasons)._fields, *known)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         grey = self.channels == 1
         values = (images * self.luma).sum(dim=1, keepdim=True) if grey else images
         inputs = (values - self.mean) / self.std
-        if isinstance(self.network, BlackBox):
-            logits = self.network(inputs)
-            return (logits, shares_of(logits, self.calibration))
-        evidence = self.network.evidence(inputs)
+        seen = look(self.network, inputs, self.familiarity)
+        far = () if seen.distance is None else (seen.distance.float(),)
+        if seen.evidence is None or isinstance(self.network, BlackBox):
+            return (seen.logits, shares_of(seen.logits, self.calibration), *far)
+        evidence = seen.evidence
         label = evidence.logits.argmax(dim=1)
         points = self.network.contributions(evidence, label)
         rivals = self.network.contributions(evidence, likeliest_other(evidence.logits, label))
         shares = shares_of(evidence.logits, self.calibration)
-        return (evidence.logits, shares, *evidence[1:], points, rivals)
+        return (evidence.logits, shares, *evidence[1:], points, rivals, *far)
 
 
 def per_channel(numbers: tuple[float, ...], channels: int) -> Tensor:

@@ -23,6 +23,7 @@ from dprotonet.experiment.trained.evidence import Contrast, EvidenceItem, eviden
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, square
 from dprotonet.experiment.trained.prediction import Prediction, prediction_of
 from dprotonet.experiment.transfer.export.card import KEY, Card
+from dprotonet.experiment.transfer.export.deployed import STRANGENESS
 from dprotonet.extras import import_extra
 from dprotonet.figures import method_sheet
 from dprotonet.inference.contrast import Leads, likeliest_other, shared_leads
@@ -131,9 +132,11 @@ class OnnxModel:
     def _prediction(self, name: str, found: dict[str, Tensor], row: int) -> Prediction:
         logits, known = found["logits"][row].double(), self.card.familiarity
         tell = partial(prediction_of, classes=self.card.classes, calibration=self.card.calibration)
+        far = float(found[STRANGENESS][row]) if STRANGENESS in found else None
         if "scores" not in found:
-            return tell(name, logits, ())
-        far = None if known is None else float(known.distance(found["distances"][row : row + 1]))
+            return tell(name, logits, (), distance=far)
+        if far is None and known is not None:  # a file of an earlier version
+            far = float(known.distance(found["distances"][row : row + 1]))
         said = {key: values[row] for key, values in found.items()}
         items = self._evidence(said, self._contrast(said))
         return tell(name, logits, items, distance=far)

@@ -44,7 +44,7 @@ def export(
     if onnx is not None:
         for package in ("onnx", "onnxscript", "onnxruntime"):  # known before the work, not after it
             import_extra(package, extra="onnx", needed_for="ONNX")
-    deployed = Deployed(model.network, model.normalise, model.calibration)
+    deployed = Deployed(model.network, model.normalise, model.calibration, model.familiarity)
     card = Card.of(model, deployed)
     program = traced(deployed, card.image_size)
     found = [
