@@ -1,114 +1,135 @@
-"""How well a run tells strange images from known ones: AUROC, and the share it warns of.
+"""How well runs tell strange images from known ones: AUROC, and the share they warn of, beside baselines.
 
-    python benchmarks/familiarity.py --run RUN --unknown folder:PATH birds PATH …
+    python benchmarks/familiarity.py --run RUN … --unknown folder:PATH birds PATH … [--out FILE.json]
 
-Known are the test images of the run's data (or of --data); unknown are those of other data sets, folders of
-images without classes, and kinds of images made here, so that it works anywhere: noise, flat, clouds, the
-known images cut into tiles and shuffled; for the birds also their scenes without a bird, and other species.
-Without --run a small run on the birds is trained first.
+Known are the test images of a run's data; unknown are those of other data sets (but not of its own), folders
+of images without classes, and kinds of images made here, so that it works anywhere: noise, flat, clouds, the
+known images cut into tiles and shuffled, or spoilt; for the birds also their scenes without a bird, and other
+species. Without --run a small run on the birds is trained first.
+
+Baselines get their limits as the warning does, from images that were not fitted to: the largest probability,
+the distance to prototypes (the only measure of earlier versions), and on averages of the last feature map one
+Gaussian (Mahalanobis) and the distance to the fifth nearest training image.
 """
 
 import argparse
+import json
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from timing import say, tell
 from torch import Tensor
-from torch.nn.functional import interpolate
+from unknown_images import made_up, near_kinds, spoilt, spread, unknown_images
 
 from dprotonet.config import Config, DataConfig, NetworkConfig, TrainingConfig
-from dprotonet.data.base import ImageData
-from dprotonet.data.birds import Birds
-from dprotonet.data.birds.species import MOST
-from dprotonet.data.folder import loose_images
+from dprotonet.data.base import Splits
+from dprotonet.data.transforms import Views
+from dprotonet.encoder.backbone import Backbone
+from dprotonet.encoder.level_averages import LevelAverages, Levels, every_level
 from dprotonet.experiment.api import train
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.runs.familiarity import known_distances, of_prototypes
+from dprotonet.experiment.runs.known_features import level_averages
+from dprotonet.inference.familiarity import conformal_threshold
+from dprotonet.inference.feature_spread import LevelSpread, cross_fitted
 from dprotonet.metrics.classification import auroc
 
 TARGETS = {"auroc": 0.95, "known_warned_at_most": 0.1}
+WARNING, PROBABILITY, PROTOTYPES, GAUSSIAN, NEIGHBOUR = (
+    "warning",
+    "largest probability",
+    "prototypes only",
+    "mahalanobis",
+    "nearest images",
+)
+_NEAREST = 5
 
 
-def noise(size: int, random: torch.Generator) -> Tensor:
-    return torch.randint(0, 256, (3, size, size), generator=random, dtype=torch.uint8)
+class Known(NamedTuple):
+    """What baselines compare images with: averages of the last map (N, D), and their limits."""
+
+    levels: Levels
+    width: int
+    train: Tensor
+    gaussian: LevelSpread
+    limits: dict[str, float]
 
 
-def flat(size: int, random: torch.Generator) -> Tensor:
-    return noise(1, random).expand(3, size, size).contiguous()
-
-
-def clouds(size: int, random: torch.Generator) -> Tensor:
-    coarse = torch.rand(1, 3, 9, 9, generator=random)
-    return (interpolate(coarse, (size, size), mode="bicubic").clamp(0, 1)[0] * 255).to(torch.uint8)
-
-
-def shuffled(image: Tensor, tiles: int, random: torch.Generator) -> Tensor:
-    """The same pixels, cut into tiles × tiles and put together in another order."""
-    side = image.shape[-1] // tiles
-    cut = image.unfold(1, side, side).unfold(2, side, side).reshape(3, tiles * tiles, side, side)
-    mixed = cut[:, torch.randperm(tiles * tiles, generator=random)].reshape(3, tiles, tiles, side, side)
-    return mixed.permute(0, 1, 3, 2, 4).reshape(3, tiles * side, tiles * side).contiguous()
-
-
-def made_up(known: Sequence[Tensor], count: int) -> dict[str, list[Tensor]]:
-    """Images of no kind at all, the size of the known ones."""
-    random, size = torch.Generator().manual_seed(0), known[0].shape[-1]
-    makers: dict[str, Callable[[int, torch.Generator], Tensor]] = {
-        "noise": noise,
-        "flat": flat,
-        "clouds": clouds,
-    }
-    made = {name: [make(size, random) for _ in range(count)] for name, make in makers.items()}
-    return made | {"known, shuffled 8 × 8": [shuffled(image, 8, random) for image in known[:count]]}
-
-
-def spread(data: ImageData, count: int) -> list[Tensor]:
-    """At most `count` images, evenly spread over the data."""
-    step = max(1.0, len(data) / count)
-    return [data[int(number * step)].image for number in range(min(count, len(data)))]
-
-
-def unknown_images(name: str, size: int, count: int) -> list[Tensor]:
-    if name == "birds" or ":" in name:
-        return spread(build_splits(DataConfig(data=name, image_size=size, allow_leaks=True)).test, count)
-    return spread(loose_images(name, size=size), count)
-
-
-def near_kinds(known: ImageData, count: int) -> dict[str, list[Tensor]]:
-    """The hard ones, where the known are built-in birds: their scenes without a bird, other species."""
-    if not isinstance(known, Birds):
-        return {}
-    own = len(known.species)
-    more = Birds(
-        species=min(2 * own, MOST), per_species=count, split="test", seed=known.seed, size=known.size
+def known_images(model: Model, splits: Splits) -> Known:
+    backbone = model.network.encoder.backbone
+    assert isinstance(backbone, Backbone)
+    levels = every_level(backbone, model.config.data.image_size)
+    width = levels.widths[-1] // 2
+    train, val = (
+        level_averages(model.network, Views(data, model.normalise, augment=None, seed=0), levels)[
+            :, -2 * width : -width
+        ]
+        for data in (splits.train, splits.val)
     )
-    others = range(own, len(more.species))
-    return {
-        "known scenes, no bird": [known.background(index) for index in range(min(count, len(known)))],
-        "birds of other species": [
-            more.render(number, species=others[number % len(others)]).image for number in range(count)
-        ],
+    gaussian = LevelSpread.fit(train)
+    distances = torch.cat([cross_fitted(train, [width])[:, 0], gaussian(val)])
+    nearest = torch.cat([to_nearest(train, train, itself=True), to_nearest(val, train)])
+    surest = [
+        -max(item.probabilities.values()) for item in predictions(model, spread(splits.val, len(splits.val)))
+    ]
+    limits = {
+        GAUSSIAN: conformal_threshold(distances),
+        NEIGHBOUR: conformal_threshold(nearest),
+        PROBABILITY: conformal_threshold(torch.tensor(surest, dtype=torch.float64)),
     }
+    return Known(levels, width, train, gaussian, limits)
 
 
-def far(model: Model, images: Sequence[Tensor]) -> Tensor:
-    found = [
+def to_nearest(asked: Tensor, train: Tensor, *, itself: bool = False) -> Tensor:
+    """Distance (B,) to the fifth nearest of the training images, all of length one."""
+    far = torch.cdist(*(torch.nn.functional.normalize(rows, dim=1) for rows in (asked, train)))
+    return far.sort(dim=1).values[:, min(_NEAREST - 1 + itself, len(train) - 1)]
+
+
+def predictions(model: Model, images: Sequence[Tensor]) -> list[Any]:
+    return [
         item for start in range(0, len(images), 30) for item in model.predict_many(images[start : start + 30])
     ]
-    return torch.tensor([item.distance for item in found], dtype=torch.float64)
 
 
-def judged(known: Tensor, unknown: Tensor) -> dict[str, float | int]:
-    strange = torch.cat([torch.zeros(len(known)), torch.ones(len(unknown))]).bool()
-    return {
-        "images": len(unknown),
-        "auroc": auroc(torch.cat([known, unknown]), strange),
-        "warned": float((unknown > 1).double().mean()),
-        "median_distance": float(unknown.median()),
+@torch.no_grad()
+def strangeness(model: Model, known: Known, images: Sequence[Tensor], earlier: Any) -> dict[str, Tensor]:
+    """Of images, by the warning and by every baseline; those of baselines less their limit."""
+    found = predictions(model, images)
+    inputs = [model.inputs(list(images[start : start + 30])) for start in range(0, len(images), 30)]
+    backbone = model.network.encoder.backbone
+    assert isinstance(backbone, Backbone)
+    look = LevelAverages(backbone, known.levels.taken)
+    averages = torch.cat([look(batch).cpu() for batch in inputs])[:, -2 * known.width : -known.width]
+    values = {
+        GAUSSIAN: known.gaussian(averages),
+        NEIGHBOUR: to_nearest(averages, known.train),
+        PROBABILITY: -torch.tensor([max(item.probabilities.values()) for item in found], dtype=torch.float64),
     }
+    beyond = {name: value.double() - known.limits[name] for name, value in values.items()}
+    if earlier is not None:
+        distances = torch.cat([model.prototyped.evidence(batch).distances.float().cpu() for batch in inputs])
+        beyond[PROTOTYPES] = earlier.distance(distances) - 1
+    return {WARNING: torch.tensor([item.distance for item in found], dtype=torch.float64) - 1, **beyond}
+
+
+def judged(known: dict[str, Tensor], unknown: dict[str, Tensor]) -> dict[str, Any]:
+    """By the warning, and beneath `baselines` by each of them."""
+    count = len(unknown[WARNING])
+    strange = torch.cat([torch.zeros(len(known[WARNING])), torch.ones(count)]).bool()
+    rows = {
+        name: {
+            "auroc": auroc(torch.cat([known[name], far]), strange),
+            "warned": float((far > 0).double().mean()),
+        }
+        for name, far in unknown.items()
+    }
+    median = float(unknown[WARNING].median()) + 1
+    return {"images": count, **rows.pop(WARNING), "median_distance": median, "baselines": rows}
 
 
 def small_run(folder: Path) -> Model:
@@ -137,48 +158,73 @@ def small_run(folder: Path) -> Model:
     )
 
 
-def measured(model: Model, options: argparse.Namespace) -> dict[str, object]:
-    data = replace(model.config.data, data=options.data or model.config.data.data)
+def measured(model: Model, options: argparse.Namespace) -> dict[str, Any]:
+    data = model.config.data
     splits = build_splits(data)
-    if model.familiarity is None:
-        say("the run has no threshold; taking one from its validation images")
-        model.familiarity = model.measured_familiarity(splits.val)
-    images = spread(splits.test, options.images)
-    known, size = far(model, images), model.config.data.image_size
-    kinds = made_up(images, min(options.images, options.made_up))
+    if model.familiarity is None or model.familiarity.features is None:
+        say("the run has no features; measuring them")
+        model.familiarity = model.measured_familiarity(splits.val, train=splits.train)
+    views = Views(splits.val, model.normalise, augment=None, seed=0)
+    distances = known_distances(model.network, views)
+    earlier = None if distances is None else of_prototypes(distances, model.prototyped)
+    compared = known_images(model, splits)
+    images = spread(splits.test, options.known or len(splits.test))
+    known = strangeness(model, compared, images, earlier)
+    some = images[:: max(1, len(images) // options.images)][: options.images]
+    kinds = made_up(some, min(options.images, options.made_up)) | spoilt(some)
     kinds |= near_kinds(splits.test, options.images)
-    kinds |= {name: unknown_images(name, size, options.images) for name in options.unknown}
+    others = [
+        name
+        for name in options.unknown
+        if name != data.data and Path(name.partition(":")[2] or name).name not in data.data
+    ]
+    kinds |= {short(name): unknown_images(name, data.image_size, options.images) for name in others}
     rows = {}
     for name, strange in kinds.items():
-        rows[name] = judged(known, far(model, strange))
+        rows[name] = judged(known, strangeness(model, compared, strange, earlier))
         say(f"{name}: {rows[name]}")
     return {
-        "known": {"data": data.data, "images": len(known), "warned": float((known > 1).double().mean())},
-        "threshold_from": model.familiarity.images,
+        "data": short(data.data),
+        "known": {
+            "images": len(images),
+            **{name: float((far > 0).double().mean()) for name, far in known.items()},
+        },
+        "seed": data.data_seed,
+        "validation": len(splits.val),
+        "limits_from": model.familiarity.images,
         "share": model.familiarity.share,
+        "by": model.familiarity.words,
         "unknown": rows,
     }
 
 
+def short(name: str) -> str:
+    """A data set without the machine's folders."""
+    return Path(name.partition(":")[2] or name).name
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", type=Path, help="a trained run (default: a small one, trained now)")
-    parser.add_argument("--data", help="known images (default: the run's own data)")
+    parser.add_argument("--run", type=Path, nargs="*", default=[], help="trained runs (default: a small one)")
     parser.add_argument("--unknown", nargs="*", default=[], help="data sets, or folders of images")
     parser.add_argument("--images", type=int, default=100, help="at most so many of each kind")
+    parser.add_argument("--known", type=int, help="at most so many known ones (default: all test images)")
     parser.add_argument("--made-up", type=int, default=40, help="at most so many of each kind made here")
+    parser.add_argument("--out", type=Path, help="keep the result there")
     return parser.parse_args()
 
 
 def main() -> None:
     options = arguments()
     with tempfile.TemporaryDirectory() as folder:
-        model = Model.load(options.run) if options.run else small_run(Path(folder))
-        result = measured(model, options)
-    rows = result["unknown"]
-    assert isinstance(rows, dict)
-    worst = min(row["auroc"] for row in rows.values())
-    tell({"benchmark": "familiarity", **result, "worst_auroc": worst, "targets": TARGETS})
+        models = [Model.load(path) for path in options.run] or [small_run(Path(folder))]
+        found: dict[str, Any] = {}
+        for model in models:
+            assert model.folder is not None
+            found[model.folder.name] = measured(model, options)
+            if options.out is not None:
+                options.out.write_text(json.dumps({"benchmark": "familiarity", "runs": found}, indent=1))
+    tell({"benchmark": "familiarity", "runs": found, "targets": TARGETS})
 
 
 if __name__ == "__main__":

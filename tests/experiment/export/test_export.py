@@ -16,7 +16,7 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.errors import ComputationError
 from dprotonet.experiment.transfer.export.card import KEY, Card
-from dprotonet.experiment.transfer.export.deployed import Decision, Deployed, Reasons
+from dprotonet.experiment.transfer.export.deployed import STRANGENESS, Decision, Deployed, Reasons
 from dprotonet.experiment.transfer.export.write import _difference, export, onnx_proto, traced
 
 KINDS = ("spatial", "uniform", "levels", "parts", "protopnet", "blackbox")
@@ -136,7 +136,7 @@ def test_the_command_tells_what_it_did(exported: Exported, capsys: pytest.Captur
     assert exported.told["files"] == [
         str(path) for path in (exported.onnx, exported.torch, exported.onnx.with_suffix(".json"))
     ]
-    assert exported.told["outputs"] == list(Reasons._fields)
+    assert exported.told["outputs"] == [*Reasons._fields, STRANGENESS]
     assert exported.told["difference"] < 1e-4
     assert main(["export", str(exported.run), "--torch", str(exported.torch)]) == 2
     assert "already there; add --overwrite" in capsys.readouterr().err
