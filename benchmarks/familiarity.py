@@ -32,7 +32,8 @@ from dprotonet.encoder.level_averages import LevelAverages, Levels, every_level
 from dprotonet.experiment.api import train
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
-from dprotonet.experiment.runs.familiarity import known_distances, of_prototypes
+from dprotonet.experiment.runs.calibration import shares_of
+from dprotonet.experiment.runs.familiarity import Familiarity, known_distances, of_prototypes
 from dprotonet.experiment.runs.known_features import level_averages
 from dprotonet.inference.familiarity import conformal_threshold
 from dprotonet.inference.feature_spread import LevelSpread, cross_fitted
@@ -47,6 +48,7 @@ WARNING, PROBABILITY, PROTOTYPES, GAUSSIAN, NEIGHBOUR = (
     "nearest images",
 )
 _NEAREST = 5
+Beyond = dict[str, Tensor]
 
 
 class Known(NamedTuple):
@@ -73,15 +75,20 @@ def known_images(model: Model, splits: Splits) -> Known:
     gaussian = LevelSpread.fit(train)
     distances = torch.cat([cross_fitted(train, [width])[:, 0], gaussian(val)])
     nearest = torch.cat([to_nearest(train, train, itself=True), to_nearest(val, train)])
-    surest = [
-        -max(item.probabilities.values()) for item in predictions(model, spread(splits.val, len(splits.val)))
-    ]
+    surest = -surest_of(model, spread(splits.val, len(splits.val)))
     limits = {
         GAUSSIAN: conformal_threshold(distances),
         NEIGHBOUR: conformal_threshold(nearest),
-        PROBABILITY: conformal_threshold(torch.tensor(surest, dtype=torch.float64)),
+        PROBABILITY: conformal_threshold(surest),
     }
     return Known(levels, width, train, gaussian, limits)
+
+
+@torch.no_grad()
+def surest_of(model: Model, images: Sequence[Tensor]) -> Tensor:
+    """The largest probability of each image (B,)."""
+    logits = [model.network(model.inputs(list(images[at : at + 30]))) for at in range(0, len(images), 30)]
+    return shares_of(torch.cat(logits).double(), model.calibration).amax(dim=1)
 
 
 def to_nearest(asked: Tensor, train: Tensor, *, itself: bool = False) -> Tensor:
@@ -90,34 +97,36 @@ def to_nearest(asked: Tensor, train: Tensor, *, itself: bool = False) -> Tensor:
     return far.sort(dim=1).values[:, min(_NEAREST - 1 + itself, len(train) - 1)]
 
 
-def predictions(model: Model, images: Sequence[Tensor]) -> list[Any]:
-    return [
-        item for start in range(0, len(images), 30) for item in model.predict_many(images[start : start + 30])
-    ]
-
-
 @torch.no_grad()
-def strangeness(model: Model, known: Known, images: Sequence[Tensor], earlier: Any) -> dict[str, Tensor]:
-    """Of images, by the warning and by every baseline; those of baselines less their limit."""
-    found = predictions(model, images)
-    inputs = [model.inputs(list(images[start : start + 30])) for start in range(0, len(images), 30)]
-    backbone = model.network.encoder.backbone
-    assert isinstance(backbone, Backbone)
-    look = LevelAverages(backbone, known.levels.taken)
-    averages = torch.cat([look(batch).cpu() for batch in inputs])[:, -2 * known.width : -known.width]
+def strangeness(model: Model, known: Known, images: Sequence[Tensor], earlier: Familiarity | None) -> Beyond:
+    """How far images (B,) lie beyond the limit of the warning, and of every baseline; one pass for all."""
+    parts = [_seen(model, known.levels, images[start : start + 30]) for start in range(0, len(images), 30)]
+    averages, logits, distances = (torch.cat(column) for column in zip(*parts, strict=True))
+    assert model.familiarity is not None
+    assert model.familiarity.features is not None
+    far = model.familiarity.distance(distances, model.familiarity.features.strangeness(averages))
+    last = averages[:, -2 * known.width : -known.width]
     values = {
-        GAUSSIAN: known.gaussian(averages),
-        NEIGHBOUR: to_nearest(averages, known.train),
-        PROBABILITY: -torch.tensor([max(item.probabilities.values()) for item in found], dtype=torch.float64),
+        GAUSSIAN: known.gaussian(last),
+        NEIGHBOUR: to_nearest(last, known.train),
+        PROBABILITY: -shares_of(logits.double(), model.calibration).amax(dim=1),
     }
     beyond = {name: value.double() - known.limits[name] for name, value in values.items()}
     if earlier is not None:
-        distances = torch.cat([model.prototyped.evidence(batch).distances.float().cpu() for batch in inputs])
         beyond[PROTOTYPES] = earlier.distance(distances) - 1
-    return {WARNING: torch.tensor([item.distance for item in found], dtype=torch.float64) - 1, **beyond}
+    return {WARNING: far - 1, **beyond}
 
 
-def judged(known: dict[str, Tensor], unknown: dict[str, Tensor]) -> dict[str, Any]:
+def _seen(model: Model, levels: Levels, images: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    """Averages of all levels, logits and distances to prototypes."""
+    network, backbone = model.prototyped, model.network.encoder.backbone
+    assert isinstance(backbone, Backbone)
+    found = LevelAverages(backbone, levels.taken).seen(model.inputs(list(images)))
+    evidence = network.evidence_of(network.encoder.regions(network.encoder.shaping(found.feature_map)))
+    return found.averages, evidence.logits, evidence.distances.float()
+
+
+def judged(known: Beyond, unknown: Beyond) -> dict[str, Any]:
     """By the warning, and beneath `baselines` by each of them."""
     count = len(unknown[WARNING])
     strange = torch.cat([torch.zeros(len(known[WARNING])), torch.ones(count)]).bool()

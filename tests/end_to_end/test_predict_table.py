@@ -19,6 +19,7 @@ from PIL import Image
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.data.birds import Birds
+from dprotonet.experiment.runs.familiarity import Familiarity, prototypes_digest
 from dprotonet.experiment.trained.trained_model import TrainedModel
 
 COUNT, BATCH = 50, 8
@@ -167,9 +168,8 @@ def test_a_killed_process_loses_nothing(run_folder: Path, photos: Path, tmp_path
 
 def _stricter(run: Path, copy: Path) -> Path:
     shutil.copytree(run, copy, ignore=shutil.ignore_patterns("checkpoint"))
-    path = copy / "familiarity.json"
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps({**content, "threshold": content["threshold"] / 100}))
+    known = Familiarity(1e-3, 0.05, 40, prototypes_digest(TrainedModel.load(run).prototyped))
+    known.write(copy)
     return copy
 
 

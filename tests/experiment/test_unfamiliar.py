@@ -15,7 +15,7 @@ from dprotonet.cli.main import main
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.explaining.explain import ExplainedPrediction
 from dprotonet.experiment.explaining.pictures import evidence_picture
-from dprotonet.experiment.runs.familiarity import FILE, warning_of
+from dprotonet.experiment.runs.familiarity import FILE, Familiarity, prototypes_digest, warning_of
 from dprotonet.figures.style import CAUTION
 from dprotonet.report.cases import Places, case, studied
 
@@ -27,8 +27,7 @@ def strict(run_folder: Path, tmp_path: Path) -> Path:
     """A run to which every image is strange."""
     folder = tmp_path / "run"
     shutil.copytree(run_folder, folder, ignore=shutil.ignore_patterns("checkpoint"))
-    content = json.loads((folder / FILE).read_text())
-    (folder / FILE).write_text(json.dumps({**content, "threshold": content["threshold"] / 100}))
+    Familiarity(1e-3, 0.05, 40, prototypes_digest(dp.load(folder).prototyped)).write(folder)
     return folder
 
 

@@ -20,7 +20,7 @@ from dprotonet.figures.style import CAUTION, SMALL, font
 
 GREY = torch.full((3, 20, 20), 128, dtype=torch.uint8)
 HEATMAP = torch.zeros(20, 20)
-WORDS = "careful: nothing here looks like what this run knows (1.17 times as far as the limit)"
+WORDS = "careful: this image is unlike the training images (1.17 times as far as the limit)"
 LIKELY = [("robin", 0.6), ("wren", 0.4)]
 
 
@@ -62,11 +62,11 @@ def test_sheets_show_it_whole(sheet: Callable[[str], Image.Image], written: list
 
 
 @pytest.mark.parametrize("sheet", [evidence, explanation])
-def test_it_stands_between_the_prediction_and_its_probabilities(
+def test_it_stands_before_the_prediction_and_its_probabilities(
     sheet: Callable[[str], Image.Image], written: list[str]
 ) -> None:
     image = sheet(WORDS)
-    order = [written.index(text) for text in ("predicted", Notice(WORDS, 380).lines[0], "60.0 %")]
+    order = [written.index(text) for text in (Notice(WORDS, 380).lines[0], "predicted", "60.0 %")]
     assert order == sorted(order)
     assert image.height - sheet("").height == Notice(WORDS, 380).height
 

@@ -11,7 +11,7 @@ from dprotonet.figures import overlay
 from dprotonet.report import content
 from dprotonet.report.embed import CARD, CASE, ROW, THUMB, colour_key, embedded
 
-STRANGE = "Careful: nothing here looks like what this run knows."
+STRANGE = "Careful: this image is unlike the training images."
 HOSTILE = "<script>alert(1)</script>\"'&"
 
 
