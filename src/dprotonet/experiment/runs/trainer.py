@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from dprotonet.config import Config, DataConfig, ExplainingConfig, by_name
+from dprotonet.config import Config, DataConfig
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.subset import Subset
 from dprotonet.data.transforms import Augment, Views
@@ -41,6 +41,7 @@ from dprotonet.experiment.runs.calibration import calibration_of
 from dprotonet.experiment.runs.claim import claimed
 from dprotonet.experiment.runs.measuring import Measuring
 from dprotonet.experiment.runs.network_start import start_network
+from dprotonet.experiment.runs.resumable import changed_keys
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, prototype_records
 from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epochs
 from dprotonet.experiment.settings.config_check import check_config
@@ -58,14 +59,6 @@ from dprotonet.training.push import Pusher
 from dprotonet.training.views import ViewSource
 
 logger = logging.getLogger(__name__)
-
-# These may differ when a run is resumed: they change how long or how fast, not what is learned.
-# Pieces of a step differ by rounding, and where BatchNorm learns by whose statistics it takes.
-RESUMABLE = {
-    *("epochs", "patience", "workers", "image_cache", "log", "tensorboard"),
-    *("accumulate", "checkpoint_activations", "memory_format"),
-    *(item.name for item in fields(ExplainingConfig)),
-}
 
 
 @dataclass(frozen=True)
@@ -394,13 +387,6 @@ def event_record(event: Event) -> dict[str, Any]:
 
 def _data_digest(splits: Splits) -> list[str]:
     return [splits.train.fingerprint, splits.val.fingerprint]
-
-
-def changed_keys(stored: Config, given: Config) -> list[str]:
-    """Settings in which a resumed run would differ from what was started, beyond the harmless ones."""
-    before, after = by_name(stored), by_name(given)
-    changed = [name.rpartition(".")[2] for name in before if before[name] != after[name]]
-    return [key for key in changed if key not in RESUMABLE]
 
 
 def leave_group() -> None:
