@@ -23,7 +23,6 @@ SETTING = "values of settings or of protocols, not measurements"
 ELSEWHERE = "test_numbers_of_other_pages.py looks for them on the page they come from"
 SEEN = "accuracies that somebody had seen, of runs that were not kept"
 WITHOUT_RESULTS = {
-    ("familiarity.md", "Measured"): OLD,
     ("how-long.md", "Training"): ELSEWHERE,
     ("how-long.md", "Predicting"): ELSEWHERE,
     ("how-long.md", "Explaining"): ELSEWHERE,
