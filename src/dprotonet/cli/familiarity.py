@@ -39,7 +39,6 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.model import Model
 
     model = Model.load(arguments.run, device=arguments.device)
-    model.check_prototypes()
     data = replace(model.config.data, data=arguments.data or model.config.data.data)
     with Reporter(stderr_console()) as reporter:
         splits = build_splits(data, lambda done, total: reporter.advance("scan", done, total))
