@@ -33,11 +33,12 @@ from dprotonet.experiment.api import train
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.runs.calibration import shares_of
-from dprotonet.experiment.runs.familiarity import Familiarity, known_distances, of_prototypes
-from dprotonet.experiment.runs.known_features import level_averages
+from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of, of_prototypes
+from dprotonet.experiment.runs.known_features import backbone_digest, level_averages, measured_features
 from dprotonet.inference.familiarity import conformal_threshold
 from dprotonet.inference.feature_spread import LevelSpread, cross_fitted
 from dprotonet.metrics.classification import auroc
+from dprotonet.training.checkpoint import load_tensors, save_tensors
 
 TARGETS = {"auroc": 0.95, "known_warned_at_most": 0.1}
 WARNING, PROBABILITY, PROTOTYPES, GAUSSIAN, NEIGHBOUR = (
@@ -61,34 +62,49 @@ class Known(NamedTuple):
     limits: dict[str, float]
 
 
-def known_images(model: Model, splits: Splits) -> Known:
+def known_images(model: Model, splits: Splits, kept: Path | None) -> tuple[Known, Familiarity]:
+    """What baselines need, and the limits of the earlier warning; the model gets features if it has none."""
     backbone = model.network.encoder.backbone
     assert isinstance(backbone, Backbone)
     levels = every_level(backbone, model.config.data.image_size)
     width = levels.widths[-1] // 2
-    train, val = (
-        level_averages(model.network, Views(data, model.normalise, augment=None, seed=0), levels)[
-            :, -2 * width : -width
-        ]
-        for data in (splits.train, splits.val)
-    )
+    every = averages_of_training(model, splits, levels, kept)
+    seen = [_seen(model, levels, part) for part in batches(spread(splits.val, len(splits.val)))]
+    val, logits, distances = (torch.cat(column) for column in zip(*seen, strict=True))
+    if model.familiarity is None or model.familiarity.features is None:
+        say("the run has no features; measuring them")
+        learned = model.config.training.mode != "frozen"
+        features = measured_features(levels, every, val, learned=learned)
+        model.familiarity = familiarity_of(distances, model.network, features=features)
+    train, others = (rows[:, -2 * width : -width] for rows in (every, val))
     gaussian = LevelSpread.fit(train)
-    distances = torch.cat([cross_fitted(train, [width])[:, 0], gaussian(val)])
-    nearest = torch.cat([to_nearest(train, train, itself=True), to_nearest(val, train)])
-    surest = -surest_of(model, spread(splits.val, len(splits.val)))
+    mahalanobis = torch.cat([cross_fitted(train, [width])[:, 0], gaussian(others)])
+    nearest = torch.cat([to_nearest(train, train, itself=True), to_nearest(others, train)])
+    surest = shares_of(logits.double(), model.calibration).amax(dim=1)
     limits = {
-        GAUSSIAN: conformal_threshold(distances),
+        GAUSSIAN: conformal_threshold(mahalanobis),
         NEIGHBOUR: conformal_threshold(nearest),
-        PROBABILITY: conformal_threshold(surest),
+        PROBABILITY: conformal_threshold(-surest),
     }
-    return Known(levels, width, train, gaussian, limits)
+    return Known(levels, width, train, gaussian, limits), of_prototypes(distances, model.prototyped)
 
 
-@torch.no_grad()
-def surest_of(model: Model, images: Sequence[Tensor]) -> Tensor:
-    """The largest probability of each image (B,)."""
-    logits = [model.network(model.inputs(list(images[at : at + 30]))) for at in range(0, len(images), 30)]
-    return shares_of(torch.cat(logits).double(), model.calibration).amax(dim=1)
+def averages_of_training(model: Model, splits: Splits, levels: Levels, kept: Path | None) -> Tensor:
+    """Averages of all levels; in the folder `kept`, if it is given, for the next time."""
+    data = model.config.data
+    name = f"{short(data.data)}-{data.image_size}-{backbone_digest(model.network)}.safetensors"
+    if kept is not None and (kept / name).is_file():
+        return load_tensors(kept / name)["train"].float()
+    views = Views(splits.train, model.normalise, augment=None, seed=0)
+    found = level_averages(model.network, views, levels)
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        save_tensors(kept / name, {"train": found})
+    return found
+
+
+def batches(images: Sequence[Tensor], size: int = 30) -> list[Sequence[Tensor]]:
+    return [images[at : at + size] for at in range(0, len(images), size)]
 
 
 def to_nearest(asked: Tensor, train: Tensor, *, itself: bool = False) -> Tensor:
@@ -98,9 +114,9 @@ def to_nearest(asked: Tensor, train: Tensor, *, itself: bool = False) -> Tensor:
 
 
 @torch.no_grad()
-def strangeness(model: Model, known: Known, images: Sequence[Tensor], earlier: Familiarity | None) -> Beyond:
+def strangeness(model: Model, known: Known, images: Sequence[Tensor], earlier: Familiarity) -> Beyond:
     """How far images (B,) lie beyond the limit of the warning, and of every baseline; one pass for all."""
-    parts = [_seen(model, known.levels, images[start : start + 30]) for start in range(0, len(images), 30)]
+    parts = [_seen(model, known.levels, part) for part in batches(images)]
     averages, logits, distances = (torch.cat(column) for column in zip(*parts, strict=True))
     assert model.familiarity is not None
     assert model.familiarity.features is not None
@@ -112,11 +128,10 @@ def strangeness(model: Model, known: Known, images: Sequence[Tensor], earlier: F
         PROBABILITY: -shares_of(logits.double(), model.calibration).amax(dim=1),
     }
     beyond = {name: value.double() - known.limits[name] for name, value in values.items()}
-    if earlier is not None:
-        beyond[PROTOTYPES] = earlier.distance(distances) - 1
-    return {WARNING: far - 1, **beyond}
+    return {WARNING: far - 1, **beyond, PROTOTYPES: earlier.distance(distances) - 1}
 
 
+@torch.no_grad()
 def _seen(model: Model, levels: Levels, images: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     """Averages of all levels, logits and distances to prototypes."""
     network, backbone = model.prototyped, model.network.encoder.backbone
@@ -170,13 +185,8 @@ def small_run(folder: Path) -> Model:
 def measured(model: Model, options: argparse.Namespace) -> dict[str, Any]:
     data = model.config.data
     splits = build_splits(data)
-    if model.familiarity is None or model.familiarity.features is None:
-        say("the run has no features; measuring them")
-        model.familiarity = model.measured_familiarity(splits.val, train=splits.train)
-    views = Views(splits.val, model.normalise, augment=None, seed=0)
-    distances = known_distances(model.network, views)
-    earlier = None if distances is None else of_prototypes(distances, model.prototyped)
-    compared = known_images(model, splits)
+    compared, earlier = known_images(model, splits, options.kept)
+    assert model.familiarity is not None
     images = spread(splits.test, options.known or len(splits.test))
     known = strangeness(model, compared, images, earlier)
     some = images[:: max(1, len(images) // options.images)][: options.images]
@@ -219,6 +229,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=100, help="at most so many of each kind")
     parser.add_argument("--known", type=int, help="at most so many known ones (default: all test images)")
     parser.add_argument("--made-up", type=int, default=40, help="at most so many of each kind made here")
+    parser.add_argument("--kept", type=Path, help="averages of training images are kept there")
     parser.add_argument("--out", type=Path, help="keep the result there")
     return parser.parse_args()
 
