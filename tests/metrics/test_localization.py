@@ -15,6 +15,7 @@ from dprotonet.metrics.localization import (
     largest_part,
     overlap,
     pointing,
+    pointing_within,
     sweep,
     top_share,
 )
@@ -109,6 +110,27 @@ def test_pointing_takes_the_first_of_the_hottest() -> None:
     truth = torch.tensor([[[False, False], [True, True]]])
     assert pointing(torch.tensor([[[0.0, 1.0], [2.0, 0.0]]]), truth).tolist() == [1]
     assert pointing(torch.tensor([[[0.0, 2.0], [1.0, 2.0]]]), truth).tolist() == [0]
+
+
+def test_pointing_within_allows_a_distance_as_the_crow_flies() -> None:
+    heat, truth = torch.zeros(1, 9, 9), torch.zeros(1, 9, 9, dtype=torch.bool)
+    heat[0, 1, 2], truth[0, 4, 6] = 1.0, True  # 3 down and 4 along: 5 apart, though 7 by rows and columns
+    assert [pointing_within(heat, truth, pixels).item() for pixels in (0, 4.9, 5, 6)] == [0, 0, 1, 1]
+    truth[0, 2, 8] = True  # another part of the truth, further off, takes nothing away
+    assert pointing_within(heat, truth, 5).item() == 1
+    wide = heat.new_zeros(1, 3, 20)
+    wide[0, 0, 19] = 1.0  # the next place in reading order, but at the other end of the next row
+    edge = torch.zeros(1, 3, 20, dtype=torch.bool)
+    edge[0, 1, 0] = True
+    assert pointing_within(wide, edge, 18).item() == 0
+    assert pointing_within(wide, edge, 19.1).item() == 1
+
+
+def test_pointing_within_no_distance_is_pointing() -> None:
+    maps, truth = random_maps(N, SIZE, 3), truths()
+    assert pointing_within(maps, truth, 0).equal(pointing(maps, truth))
+    truth[0] = False
+    assert pointing_within(maps, truth, 100).isnan().tolist() == [True, False, False, False]
 
 
 def test_a_centre_gaussian_points_at_what_stands_in_the_middle() -> None:

@@ -12,10 +12,11 @@ from dprotonet.data.base import ImageData, Splits
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.evaluation.baseline import BASELINES, baseline_data
 from dprotonet.experiment.evaluation.evaluation import Evaluation, save_evaluation
-from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainProgress
+from dprotonet.experiment.explaining.explain import ExplainedPrediction, ExplainProgress, OnStep
 from dprotonet.experiment.explaining.notable_images import notable_images
 from dprotonet.experiment.explaining.pictures import curve_picture, prototypes_picture, save_picture
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.prototypes.missed import missed_sheet
 from dprotonet.experiment.prototypes.parts import look_for_parts, parts_picture
 from dprotonet.experiment.runs.finished import finished
 from dprotonet.experiment.runs.run_folder import RunFolder
@@ -59,7 +60,9 @@ class Demo:
             "run": str(self.trainer.out),
             "accuracy": predictions.accuracy,
             **{f"{name}_accuracy": found["accuracy"] for name, found in self.baselines().items()},
-            "pictures": self._pictures(model, evaluation) | parts | self._sheet(explained, splits.test),
+            "pictures": self._pictures(model, evaluation)
+            | parts
+            | self._sheets(explained, model, evaluation, splits, on_progress),
         }
         return DemoResults(summary, model, splits, evaluation, explained)
 
@@ -113,28 +116,39 @@ class Demo:
     def _explained(
         self, model: Model, evaluation: Evaluation, test: ImageData, on_progress: NamedProgress | None
     ) -> dict[int, ExplainedPrediction]:
-        """A right answer and a mistake, each with the places of the prototypes that decided."""
-        found = notable_images(evaluation.predictions, evaluation.probabilities, sure=2, unsure=0, mistakes=1)
-        chosen = [*found.sure[: 2 - len(found.mistakes)], *found.mistakes]
+        """The surest right answer, if any, with the places of the prototypes that decided."""
+        found = notable_images(evaluation.predictions, evaluation.probabilities, sure=1, unsure=0, mistakes=0)
+        if not found.sure:
+            return {}
+        explained = model.explain([test[index].image for index in found.sure], on_step=_step(on_progress))
+        return dict(zip(found.sure, explained, strict=True))
 
-        def advance(now: ExplainProgress) -> None:
-            if on_progress is not None:
-                on_progress(f"explaining {now.what}", now.done, now.total)
-
-        explained = model.explain([test[index].image for index in chosen], on_step=advance)
-        return dict(zip(chosen, explained, strict=True))
-
-    def _sheet(self, explained: Mapping[int, ExplainedPrediction], test: ImageData) -> dict[str, str]:
-        sheets = [
-            item.picture(_title(test, index, item.prediction.class_name)) for index, item in explained.items()
+    def _sheets(
+        self,
+        explained: Mapping[int, ExplainedPrediction],
+        model: Model,
+        evaluation: Evaluation,
+        splits: Splits,
+        on_progress: NamedProgress | None,
+    ) -> dict[str, str]:
+        """A right answer, and a mistake, preferably of siblings, with both classes side by side."""
+        test = splits.test
+        right = [
+            item.picture(f"{test.name(index)}: {item.prediction.class_name}, recognised")
+            for index, item in explained.items()
         ]
-        save_picture(stack(sheets), self._path("explanations"))
+        logits = evaluation.predictions.logits
+        missed = missed_sheet(model, logits, test, splits.train, on_step=_step(on_progress))
+        save_picture(stack([*right, missed]), self._path("explanations"))
         return {"explanations": str(self._path("explanations"))}
 
     def _path(self, name: str) -> Path:
         return self.trainer.out / "pictures" / f"{name.replace(' ', '-')}.png"
 
 
-def _title(test: ImageData, index: int, guess: str) -> str:
-    truth = test.classes[test.labels[index]]
-    return f"{test.name(index)}: {truth}, {'recognised' if guess == truth else f'mistaken for {guess}'}"
+def _step(on_progress: NamedProgress | None) -> OnStep:
+    def advance(now: ExplainProgress) -> None:
+        if on_progress is not None:
+            on_progress(f"explaining {now.what}", now.done, now.total)
+
+    return advance

@@ -100,7 +100,7 @@ def contrast_sheet(image: Tensor, contrast_map: Tensor, sheet: ContrastSheet) ->
 
 
 def _words(sheet: ContrastSheet) -> list[str]:
-    return wrapped(sheet.sentence, PICTURE, font(BODY), lines=8) if sheet.sentence else []
+    return wrapped(sheet.sentence, PICTURE, font(BODY), lines=12) if sheet.sentence else []
 
 
 def _draw_left(
@@ -110,7 +110,7 @@ def _draw_left(
     below = TOP + PICTURE + 26
     canvas.text(
         (MARGIN, below),
-        f"where {sheet.class_name} and {sheet.versus} differ",
+        "where the model tells the two apart",
         size=SMALL,
         colour=MUTED,
         width=PICTURE,
@@ -137,6 +137,7 @@ def _draw_heads(canvas: Canvas, sheet: ContrastSheet) -> None:
         at = LEFT + (place + 1) * (THUMB + APART)
         for lower, line in enumerate(wrapped(name, THUMB, font(SMALL, bold=True), lines=2)):
             canvas.text((at, base - 18 + 18 * lower), line, size=SMALL, bold=True, width=THUMB)
+        canvas.text((at, base + 18), "in training", size=SMALL - 2, colour=MUTED, width=THUMB)
         for lower, line in enumerate(wrapped(name, 106, font(SMALL, bold=True), lines=2)):
             canvas.text((column, base - 18 + 18 * lower), line, size=SMALL, bold=True, anchor="rs", width=106)
         canvas.text((column, base + 18), role, size=SMALL - 2, colour=MUTED, anchor="rs", width=106)

@@ -63,8 +63,12 @@ class ExplainedContrast:
         *,
         roles: tuple[str, str] | None = None,
         nearest: Sequence[NearestPicture] = (),
+        missed: str = "",
     ) -> Image.Image:
-        """Both sides of every difference, and the map of them; `roles` says what each class is."""
+        """Both sides of every difference, and the map of them; `roles` says what each class is.
+
+        `missed` is said after the sentence that the numbers make.
+        """
         found, folded = self.contrast, self.contrast.folded(len(self.rows))
         sheet = ContrastSheet(
             title=title or self.prediction.name,
@@ -74,7 +78,7 @@ class ExplainedContrast:
             logits=(found.logit, found.versus_logit),
             rows=[self._drawn(row) for row in self.rows],
             folded=(folded.count, folded.ahead, folded.behind),
-            sentence=found.sentence,
+            sentence=f"{found.sentence} {missed}".strip(),
             agreeing=agreeing_words(found),
             nearest=nearest,
         )
