@@ -32,7 +32,8 @@ TABLES = {
     "parts": ("accuracy", "auroc"),
 }
 PAGES = {
-    "results.md": ("frozen-general", "frozen-medical", "joint-rivals"),
+    "results.md": ("frozen-general", "frozen-medical", "joint-rivals", "compare-cub", "compare-pets"),
+    "metrics.md": ("mosaic-cub", "mosaic-pets"),
     "rivals.md": ("frozen-choice", "joint-choice"),
     "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),

@@ -26,12 +26,9 @@ WITHOUT_RESULTS = {
     ("how-long.md", "Training"): ELSEWHERE,
     ("how-long.md", "Predicting"): ELSEWHERE,
     ("how-long.md", "Explaining"): ELSEWHERE,
-    ("metrics.md", "Is a map about the class?"): OLD,
     ("metrics.md", "Prototypes"): SETTING,
     ("results.md", "Choices that saw test data"): SEEN,
     ("results.md", "Built-in birds"): OLD,
-    ("results.md", "CUB"): OLD,
-    ("results.md", "Pets"): OLD,
     ("rivals.md", "The networks DProtoNet is compared with"): SETTING,
 }
 
