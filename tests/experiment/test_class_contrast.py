@@ -11,6 +11,7 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.trained.class_contrast import ClassContrast, ContrastRow, class_contrast
 from dprotonet.experiment.trained.evidence import EvidenceItem
+from dprotonet.experiment.trained.versus import compared_with
 
 NAMES = ("Hill Bird", "Vale Bird")
 PARTS = {0: "beak", 1: "wing", 2: "wing", 3: "part C"}
@@ -113,6 +114,12 @@ def test_the_rows_of_a_trained_network_add_up_to_the_difference_of_its_logits(ru
     assert math.fsum(row.difference for row in off.rows) == pytest.approx(off.difference)
     with pytest.raises(UserError, match="cannot be compared with itself"):
         answer.contrast(1, 1)
+
+
+def test_an_image_of_the_class_compared_with_is_named() -> None:
+    labels, logits = torch.tensor([0, 1, 0]), torch.zeros(3, 2)
+    with pytest.raises(UserError, match="b.png: Vale Bird is the class that is explained"):
+        compared_with(NAMES[1], labels, logits, classes=NAMES, owner="it", images=["a.png", "b.png", "c.png"])
 
 
 def test_what_is_level_is_told_as_level() -> None:

@@ -137,11 +137,12 @@ def explain_contrast(
     answers = model.answers(images)
     labels = _labels(model, answers, target)
     logits = torch.stack([answer.plain for answer in answers])
-    others = compared_with(versus, labels, logits, classes=model.classes, owner=owner)
+    names = [name_of(image) for image in images]
+    others = compared_with(versus, labels, logits, classes=model.classes, owner=owner, images=names)
     pairs = list(zip(labels.tolist(), others.tolist(), strict=True))
     found = [answer.contrast(*pair) for answer, pair in zip(answers, pairs, strict=True)]
     rows, sources, maps = _explained(model, pixels, found, pairs, top=top, preset=preset, on_step=on_step)
-    predictions = [answer.prediction(name_of(image)) for image, answer in zip(images, answers, strict=True)]
+    predictions = [answer.prediction(name) for name, answer in zip(names, answers, strict=True)]
     of_sources = SourceMaps(model, MDM(preset=preset))
     kept = {number: of_sources.image(number) for number in sources}
     told = list(zip(predictions, found, rows, maps, strict=True))

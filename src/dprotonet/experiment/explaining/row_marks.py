@@ -103,7 +103,7 @@ def measured_limit(
         if on_progress is not None:
             on_progress(index + 1, len(known))
     if not ranks:
-        raise UserError("no validation image gets the right answer, so there is nothing to measure")
+        raise UserError("no image gets the right answer, so there is nothing to measure")
     return limit_of(torch.tensor(ranks), images=images, network=model.network, share=share)
 
 

@@ -37,16 +37,26 @@ def check_versus(versus: ClassName, classes: Sequence[str], *, owner: str) -> No
 
 
 def compared_with(
-    versus: ClassName, labels: Tensor, logits: Tensor, *, classes: Sequence[str], owner: str
+    versus: ClassName,
+    labels: Tensor,
+    logits: Tensor,
+    *,
+    classes: Sequence[str],
+    owner: str,
+    images: Sequence[str] = (),
 ) -> Tensor:
-    """The class (B,) that each of `labels` (B,) is compared with; `runner-up` is the likeliest other one."""
+    """The class (B,) that each of `labels` (B,) is compared with; `runner-up` is the likeliest other one.
+
+    `images` are the names (B,) of what the labels are of: an error names the first that it is about.
+    """
     check_versus(versus, classes, owner=owner)
     if versus == RUNNER_UP:
         return likeliest_other(logits, labels.to(logits.device)).to(labels.device)
     number = class_number(versus, classes, owner=owner)
-    if bool((labels == number).any()):
+    if bool((same := labels == number).any()):
+        image = f"{images[int(same.int().argmax())]}: " if images else ""
         raise UserError(
-            f"{classes[number]} is the class that is explained, so it cannot be compared with itself; name "
+            f"{image}{classes[number]} is the class that is explained{which}, so it cannot be compared with itself; name "
             f"another one, or {RUNNER_UP} for the likeliest other class"
         )
     return torch.full_like(labels, number)
