@@ -118,8 +118,10 @@ def test_the_rows_of_a_trained_network_add_up_to_the_difference_of_its_logits(ru
 
 def test_an_image_of_the_class_compared_with_is_named() -> None:
     labels, logits = torch.tensor([0, 1, 0]), torch.zeros(3, 2)
-    with pytest.raises(UserError, match="b.png: Vale Bird is the class that is explained"):
-        compared_with(NAMES[1], labels, logits, classes=NAMES, owner="it", images=["a.png", "b.png", "c.png"])
+    with pytest.raises(UserError, match="second: Vale Bird is the class that is explained"):
+        compared_with(
+            NAMES[1], labels, logits, classes=NAMES, owner="it", images=["first", "second", "third"]
+        )
 
 
 def test_what_is_level_is_told_as_level() -> None:

@@ -56,7 +56,7 @@ def compared_with(
     if bool((same := labels == number).any()):
         image = f"{images[int(same.int().argmax())]}: " if images else ""
         raise UserError(
-            f"{image}{classes[number]} is the class that is explained{which}, so it cannot be compared with itself; name "
-            f"another one, or {RUNNER_UP} for the likeliest other class"
+            f"{image}{classes[number]} is the class that is explained, so it cannot be compared with "
+            f"itself; name another one, or {RUNNER_UP} for the likeliest other class"
         )
     return torch.full_like(labels, number)
