@@ -2,8 +2,8 @@
 
 A section with a table links to the JSON it came from, and every decimal number of the table is one
 of its values, as it is or in percent, rounded as printed. Tables between marks are drawn from their JSON, and
-test_network_tables.py checks them. Older tables whose results were never kept are listed here by section, so
-that their number can only shrink.
+test_network_tables.py checks them. Tables that are no measurements, or are checked elsewhere, are listed
+here by section.
 """
 
 import json
@@ -18,7 +18,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 GENERATED = ("tables-quick.md", "fidelity.md")  # whole pages with tests of their own
-OLD = "measured before results were kept; to be measured anew"
 SETTING = "values of settings or of protocols, not measurements"
 ELSEWHERE = "test_numbers_of_other_pages.py looks for them on the page they come from"
 SEEN = "accuracies that somebody had seen, of runs that were not kept"
@@ -28,7 +27,6 @@ WITHOUT_RESULTS = {
     ("how-long.md", "Explaining"): ELSEWHERE,
     ("metrics.md", "Prototypes"): SETTING,
     ("results.md", "Choices that saw test data"): SEEN,
-    ("results.md", "Built-in birds"): OLD,
     ("rivals.md", "The networks DProtoNet is compared with"): SETTING,
 }
 
