@@ -55,6 +55,15 @@ def test_a_row_is_a_part_and_has_both_sides() -> None:
     assert [row.name for row in found.agreeing] == ["wing", "wing", "part C"]
 
 
+def test_a_row_has_both_names_where_the_classes_call_its_part_differently() -> None:
+    legs, crest, letter = item(0, NAMES[0], 1.0, "legs"), item(4, NAMES[1], 0.5, "crest"), "part C"
+    assert ContrastRow((0, 4), 1.0, 0.5, legs, crest, 0).name == "legs / crest"
+    assert ContrastRow((0, 4), 1.0, 0.5, legs, item(4, NAMES[1], 0.5, "legs"), 0).name == "legs"
+    assert ContrastRow((0, 4), 1.0, 0.5, item(0, NAMES[0], 1.0, letter), crest, 0).name == "crest"
+    assert ContrastRow((0, 4), 1.0, 0.5, item(0, NAMES[0], 1.0, letter), None, 0).name == letter
+    assert ContrastRow((0, 4), 1.0, 0.5, item(0, NAMES[0], 1.0), item(4, NAMES[1], 0.5), 0).name == "place 0"
+
+
 def test_the_sentence_is_made_from_the_numbers() -> None:
     decided = planted([1.9, 1.0, 0.5, 0.2], [0.7, 1.4, 0.6, 0.8])
     assert decided.sentence == (

@@ -67,7 +67,7 @@ def chosen_miss(logits: Tensor, test: ImageData) -> Miss:
 def missed_words(found: ClassContrast, part: str, truth: str) -> str:
     """What the part that tells siblings apart adds for either, and whether it was missed in a mistake."""
     apart = f"The two differ in the {part} alone"
-    rows = [row for row in found.rows if row.name == part]
+    rows = [row for row in found.rows if part in row.name.split(" / ")]
     if not rows:
         return f"{apart}; the model compares no part of that name."
     own, other = sum(row.points for row in rows), sum(row.other_points for row in rows)

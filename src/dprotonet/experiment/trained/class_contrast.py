@@ -44,9 +44,14 @@ class ContrastRow:
 
     @property
     def name(self) -> str:
-        """ "beak", or "part C", or "prototype 12"; "place 3" for a part without a name."""
-        if self.shown.part:
-            return self.shown.part
+        """ "beak", or "part C", or "prototype 12"; "place 3" for a part without a name.
+
+        A detector may sit on the legs of one class and on the crest of another: "legs / crest".
+        """
+        called = [item.part for item in (self.own, self.other) if item is not None and item.part]
+        if called:
+            known = dict.fromkeys(name for name in called if not name.startswith(LETTERED))
+            return " / ".join(known) or called[0]
         return f"prototype {self.prototypes[0]}" if self.part is None else f"place {self.part}"
 
 
