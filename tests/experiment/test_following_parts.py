@@ -13,6 +13,7 @@ import dprotonet as dp
 from dprotonet.data.base import image_of
 from dprotonet.encoder.regions import Parts
 from dprotonet.experiment.build.network import build_network
+from dprotonet.experiment.explaining import row_marks
 from dprotonet.experiment.explaining.explain import explained_rows
 from dprotonet.experiment.explaining.explainers import explainer, row_node, strongest_prototype
 from dprotonet.experiment.explaining.source_maps import SourceMaps
@@ -183,6 +184,7 @@ def test_rows_are_decoded_from_the_maps_of_their_parts(
     """Both the places in the image and those in the sources, for a sheet as for a page that watches."""
     image = splits_of_run(model).test[1].image
     monkeypatch.setattr(SourceMaps, "image", lambda _maps, _number: image)
+    monkeypatch.setattr(row_marks, "source_image", lambda *_: image)
     items = model.predict(image).evidence[:2]
     monkeypatch.setattr(SourceMaps, "_keep", lambda _maps, _found: None)
     (drawn,) = explained_rows(model, [image], [items], preset=SHORT)
