@@ -1,5 +1,6 @@
 """The gallery against slow sorting of single predictions; a split with a planted mistake."""
 
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -66,8 +67,11 @@ def test_as_single_predictions_say(model: dp.Model, birds: Birds) -> None:
 def test_the_strangest_are_the_farthest(model: dp.Model, birds: Birds) -> None:
     known = model.familiarity
     try:
-        limit = model.measured_familiarity(birds, share=0.2)  # just at the distance of an image
-        model.familiarity = replace(limit, threshold=0.999 * limit.threshold, features=None)
+        limit = model.measured_familiarity(birds, share=0.2)
+        assert limit.features is not None
+        near = deepcopy(limit.features.spread)
+        near.limits.mul_(0.5)  # so that some of these birds are beyond
+        model.familiarity = replace(limit, features=replace(limit.features, spread=near))
         said = [model.predict(birds[index].image).distance for index in range(len(birds))]
         found = gallery(model, birds, most=len(birds))
         assert [one.distance for one in found.strange] == pytest.approx(sorted(said, reverse=True), rel=1e-4)
