@@ -11,7 +11,7 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.trained.class_contrast import ClassContrast, ContrastRow, class_contrast
 from dprotonet.experiment.trained.evidence import EvidenceItem
-from dprotonet.experiment.trained.versus import compared_with
+from dprotonet.experiment.trained.versus import check_different, check_versus, compared_with
 
 NAMES = ("Hill Bird", "Vale Bird")
 PARTS = {0: "beak", 1: "wing", 2: "wing", 3: "part C"}
@@ -125,12 +125,27 @@ def test_the_rows_of_a_trained_network_add_up_to_the_difference_of_its_logits(ru
         answer.contrast(1, 1)
 
 
-def test_an_image_of_the_class_compared_with_is_named() -> None:
-    labels, logits = torch.tensor([0, 1, 0]), torch.zeros(3, 2)
-    with pytest.raises(UserError, match="second: Vale Bird is the class that is explained"):
-        compared_with(
-            NAMES[1], labels, logits, classes=NAMES, owner="it", images=["first", "second", "third"]
-        )
+def test_an_image_of_the_class_compared_with_gets_its_runner_up() -> None:
+    labels = torch.tensor([0, 1, 2])
+    logits = torch.tensor([[3.0, 1, 2], [0, 3, 1], [2, 0, 3]])
+    classes = [*NAMES, "Shore Bird"]
+    found = compared_with(NAMES[1], labels, logits, classes=classes, owner="it")
+    assert found.versus.tolist() == [1, 2, 1]
+    assert found.replaced.tolist() == [False, True, False]
+    with pytest.raises(UserError, match="Vale Bird is the class that is explained"):
+        check_different([0, 1], NAMES[1], classes, owner="it")
+    check_different([0, 1], "runner-up", classes, owner="it")
+
+
+def test_a_class_called_runner_up_is_meant_by_its_number(caplog: pytest.LogCaptureFixture) -> None:
+    labels, logits = torch.tensor([0]), torch.tensor([[3.0, 1, 2]])
+    classes = [NAMES[0], "runner-up", NAMES[1]]
+    assert compared_with("runner-up", labels, logits, classes=classes, owner="it").versus.tolist() == [2]
+    assert compared_with("1", labels, logits, classes=classes, owner="it").versus.tolist() == [1]
+    check_versus("1", classes, owner="it")
+    assert not caplog.records
+    check_versus("runner-up", classes, owner="it")
+    assert "means the likeliest other class; for the class of that name give its number 1" in caplog.text
 
 
 def test_what_is_level_is_told_as_level() -> None:

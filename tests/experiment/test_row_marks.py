@@ -36,6 +36,18 @@ def test_the_limit_is_what_a_twentieth_exceeds() -> None:
     assert found.share == pytest.approx(0.04)
 
 
+def test_few_images_are_told_and_many_are_not() -> None:
+    """By hand: none of 4 images, Wilson's upper end is z² / (n + z²)."""
+    few = PlaceLimit(0.3, 0.0, rows=12, images=4, weights="")
+    assert few.interval == (0.0, pytest.approx(3.841 / 7.841, abs=1e-3))
+    assert "from 4 images only, so between 0.0 % and 49.0 %" in few.caution()
+    assert "where 5.0 % were asked for" in few.caution()
+    many = PlaceLimit(0.3, 0.05, rows=600, images=200, weights="")
+    assert many.interval[0] < 0.05 < many.interval[1] < 0.1
+    assert many.caution() == ""
+    assert PlaceLimit(0.3, 0.01, rows=600, images=200, weights="").caution(0.01) != ""
+
+
 def test_a_prototype_in_its_own_source_agrees_and_another_place_does_not(run: Path) -> None:
     """The pair of a source with itself is a right one by construction; a foreign place is planted."""
     model = Model.load(run)
@@ -75,6 +87,10 @@ def test_the_command_keeps_a_limit_that_explain_uses(
     found = json.loads(capsys.readouterr().out)
     assert found["share"] <= 0.05
     assert found["rows"] == 3 * found["images"]
+    assert found["interval"][1] > 0.15
+    assert "careful: the limit is from" in found["caution"]  # a dozen validation images
+    assert main(["reliability", str(run)]) == 0
+    assert found["caution"] in capsys.readouterr().out
     assert PlaceLimit.read(run, Model.load(run).network) is not None
     source = str(run / Model.load(run).prototypes[0].image)
     words = ["explain", str(run), source, "--out", str(tmp_path / "why"), "--json", "--iterations", "1"]

@@ -165,6 +165,23 @@ def test_a_value_is_told_as_it_is(tmp_path: Path) -> None:
         saliency(known, image(), versus="down")
 
 
+def test_of_many_labels_only_the_likeliest_are_explained_and_the_rest_is_counted() -> None:
+    rows = [(number / 4, number / 4) for number in range(-2, 10)]  # nine of twelve above a half
+    known = network(*rows, task="multilabel")  # type: ignore[arg-type]
+    found = saliency(known, [image(), image(0, 0)], preset=QUICK, top=3, versus=11)
+    first, second = found[:3], found[3:]
+    assert [item.label for item in first] == [9, 10, 11]
+    assert [item.left_out for item in first] == [7, 7, 7]  # one is at 50 % itself
+    assert [item.replaced for item in first] == [False, False, True]
+    assert [item.versus for item in first] == ["class 11", "class 11", "class 10"]
+    assert len(second) == 3  # all at 50 %
+    assert {item.left_out for item in second} == {9}
+    assert {item.left_out for item in saliency(known, image(), preset=QUICK, top=10)} == {0}
+    with pytest.raises(dp.UserError, match="top is 0"):
+        saliency(known, image(), top=0)
+    assert [item.left_out for item in saliency(known, image(), preset=QUICK, top=1, target=[1, 2])] == [0, 0]
+
+
 # ── compare ──────────────────────────────────────────────────────────────────────────────────────────
 
 

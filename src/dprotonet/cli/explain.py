@@ -12,6 +12,7 @@ from dprotonet.cli.explain_arguments import (
     chosen_preset,
     show_contrast,
     show_explained,
+    tell_replaced,
 )
 from dprotonet.cli.explain_onnx import explain_onnx
 from dprotonet.cli.images import complain_if_none, readable
@@ -37,6 +38,7 @@ def main(words: list[str]) -> None:
     model = Model.load(arguments.run, device=arguments.device)
     good, skipped = readable(arguments.images, model.pixels)
     found = _explained(model, good, arguments)
+    tell_replaced(found, arguments.versus)
     if arguments.json:
         json.dump({"explanations": found, "skipped": skipped}, sys.stdout, ensure_ascii=False)
         print()

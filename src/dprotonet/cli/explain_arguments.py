@@ -1,5 +1,6 @@
 """What `dprotonet explain` takes and prints, for run folders and exported models alike."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,8 @@ class ExplainArguments:
     """Number of prototypes to explain per image, or of differences with --versus; the others are summed."""
     versus: str | None = None
     """Explain why the predicted class and not this one: a name, a number, or runner-up for the likeliest
-    other class. Both sides of every difference are shown, what speaks against the predicted class first."""
+    other class. Both sides of every difference are shown, what speaks against the predicted class first. An
+    image that is predicted as this class is compared with its runner-up."""
     preset: PresetName | None = None
     """Preset of the decoder (default: that of the run's recipe, which is fast unless the recipe is paper; for
     an .onnx file sampled, which needs no gradients). paper is the paper's own and slow."""
@@ -109,6 +111,19 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
             ahead = row["ahead"] and f" ({row['ahead']})"
             print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}{_marks(row)}")
         _show_end(item)
+
+
+def tell_replaced(found: Sequence[dict[str, Any]], versus: str | None) -> None:
+    """On stderr: which answers are the class to compare with themselves, and how many."""
+    from dprotonet.experiment.trained.versus import replaced_words
+
+    replaced = [item for item in found if item.get("versus_replaced")]
+    for item in replaced:
+        said = replaced_words(item["class_name"], item["versus"])
+        print(f"dprotonet: {item['name']}: {said}", file=sys.stderr)
+    if replaced:
+        what = f"{len(replaced)} of {len(found)}"
+        print(f"dprotonet: {what} could not be compared with {versus} itself", file=sys.stderr)
 
 
 def _marks(row: dict[str, Any]) -> str:

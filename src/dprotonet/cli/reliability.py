@@ -59,11 +59,14 @@ def main(words: list[str]) -> None:
         )
     found.write(arguments.run)
     if arguments.json:
-        json.dump({"run": str(arguments.run), **asdict(found)}, sys.stdout)
+        told = {"interval": found.interval, "caution": found.caution(arguments.share)}
+        json.dump({"run": str(arguments.run), **asdict(found), **told}, sys.stdout)
         print()
         return
     print(
         f"{arguments.run}: a row is warned of where more than {percent(found.limit)} of all places fit "
         f"better; so are {percent(found.share)} of the {found.rows} rows of {found.images} rightly answered "
-        "images"
+        f"images (95 % interval for new ones {percent(found.interval[0])} to {percent(found.interval[1])})"
     )
+    if caution := found.caution(arguments.share):
+        print(caution)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from dprotonet.cli.explain_arguments import PresetName, chosen_preset
+from dprotonet.cli.explain_arguments import PresetName, chosen_preset, tell_replaced
 from dprotonet.cli.images import check_out, complain_if_none, readable
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import TaskName
@@ -49,7 +49,9 @@ class SaliencyArguments:
     one; of several labels all that are predicted); of a regression up or down."""
     versus: str | None = None
     """Show what speaks for the class rather than for this one: a number, a name, or runner-up for the
-    likeliest other class."""
+    likeliest other class. A class that is this one itself is compared with its runner-up."""
+    top: int = 10
+    """Where an image may have several labels: how many of those predicted are explained at most."""
     task: TaskName = None
     json: bool = False
     """Print one JSON object on stdout and nothing else there."""
@@ -68,6 +70,7 @@ def main(words: list[str]) -> None:
     good, skipped = readable(images, lambda path: square(path, size=classifier.size))
     found = _explained(classifier, good, arguments)
     content = _saved(found, arguments, name)
+    tell_replaced(content["explanations"], arguments.versus)
     if arguments.json:
         json.dump({**content, "skipped": skipped}, sys.stdout, ensure_ascii=False)
         print()
@@ -103,6 +106,7 @@ def _explained(
             preset=chosen_preset(arguments.preset, arguments.iterations),
             target=_targets(arguments.target, classifier.classes),
             versus=arguments.versus,
+            top=arguments.top,
             on_progress=lambda done, total: reporter.advance(
                 f"explaining by {arguments.method}", done, total
             ),
@@ -139,11 +143,17 @@ def _saved(found: Sequence["Saliency"], arguments: SaliencyArguments, model: str
 def _show(content: dict[str, Any]) -> None:
     from dprotonet.experiment.runs.familiarity import warning_of
 
+    told = set[str]()
     for item in content["explanations"]:
         if said := warning_of(item["distance"]):
             print(f"{item['name']}: {said}")
         value = f"value {item['value']:.4g}" if "value" in item else percent(item["probability"])
         rather = f", rather than {item['versus']}" if item["versus"] is not None else ""
         print(f"{item['name']}: {item['class_name']} ({value}){rather}: {item['folder']}")
+        if item["left_out"] and item["name"] not in told:
+            told.add(item["name"])
+            print(
+                f"{item['name']}: {item['left_out']} more labels are predicted; --top explains more of them"
+            )
     for sheet in content["sheets"]:
         print(f"sheet: {sheet}")

@@ -76,7 +76,7 @@ def auroc_interval(area: float, hits: int, misses: int, *, z: float = 1.959964) 
     return low, high
 
 
-def wilson_interval(right: int, total: int, *, z: float = 1.959964) -> tuple[float, float]:
+def wilson_interval(right: float, total: int, *, z: float = 1.959964) -> tuple[float, float]:
     """Where a share of `right` among `total` may truly lie (Wilson, 1927; 95 %); NaN when there is none."""
     if not total:
         return float("nan"), float("nan")

@@ -175,7 +175,12 @@ class _Gathering:
             )
             return
         looking = partial(self.on_progress, "looking at rows")
-        measured_limit(self.model, splits.val, on_progress=looking).write(self.folder)
+        found = measured_limit(self.model, splits.val, on_progress=looking)
+        found.write(self.folder)
+        if caution := found.caution():
+            self.missing.append(
+                f"A sure limit for the warning of rows whose two places do not look alike: {caution}."
+            )
 
     def _facts(self, splits: Splits | None) -> tuple[PrototypeFacts, ...] | None:
         looking = partial(self.on_progress, "looking at prototypes")

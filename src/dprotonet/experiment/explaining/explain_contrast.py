@@ -24,7 +24,13 @@ from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of
 from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.experiment.trained.versus import ClassName, check_versus, class_number, compared_with
+from dprotonet.experiment.trained.versus import (
+    ClassName,
+    check_different,
+    check_versus,
+    class_number,
+    compared_with,
+)
 from dprotonet.figures import overlay
 from dprotonet.figures.contrast_sheet import ContrastSheet, ContrastSheetRow, NearestPicture, contrast_sheet
 from dprotonet.interpretation.base import Explanation
@@ -56,6 +62,7 @@ class ExplainedContrast:
     map: Explanation  # of logit less logit
     image_size: tuple[int, int]
     source_images: dict[int, Tensor]
+    replaced: bool = False  # predicted as the class to compare with, so the runner-up stands in
 
     def picture(
         self,
@@ -126,20 +133,24 @@ def explain_contrast(
 ) -> list[ExplainedContrast]:
     """Why each image is what it was taken for (or `target`) and not `versus`, a class or "runner-up".
 
-    The `top` largest differences get a row.
+    The `top` largest differences get a row. An image that was taken for `versus` itself is compared with its
+    runner-up, and `replaced` is true.
     """
     if top < 1:
         raise UserError(f"top is {top}; at least one row has to be explained")
     model.check_sources()
     owner = "the run"
     check_versus(versus, model.classes, owner=owner)
+    if target is not None:
+        asked = class_number(target, model.classes, owner=owner)
+        check_different([asked], versus, model.classes, owner=owner)
     pixels = [model.pixels(image) for image in images]
     answers = model.answers(images)
     labels = _labels(model, answers, target)
     logits = torch.stack([answer.plain for answer in answers])
     names = [name_of(image) for image in images]
-    others = compared_with(versus, labels, logits, classes=model.classes, owner=owner, images=names)
-    pairs = list(zip(labels.tolist(), others.tolist(), strict=True))
+    others = compared_with(versus, labels, logits, classes=model.classes, owner=owner)
+    pairs = list(zip(labels.tolist(), others.versus.tolist(), strict=True))
     found = [answer.contrast(*pair) for answer, pair in zip(answers, pairs, strict=True)]
     rows, sources, maps = _explained(model, pixels, found, pairs, top=top, preset=preset, on_step=on_step)
     predictions = [answer.prediction(name) for name, answer in zip(names, answers, strict=True)]
@@ -147,8 +158,8 @@ def explain_contrast(
     kept = {number: of_sources.image(number) for number in sources}
     told = list(zip(predictions, found, rows, maps, strict=True))
     return [
-        ExplainedContrast(seen, *parts, image_size(image), kept)
-        for seen, parts, image in zip(pixels, told, images, strict=True)
+        ExplainedContrast(seen, *parts, image_size(image), kept, replaced)
+        for seen, parts, image, replaced in zip(pixels, told, images, others.replaced.tolist(), strict=True)
     ]
 
 

@@ -18,11 +18,12 @@ from dprotonet.experiment.runs.look import look
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, picture, several
 from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.experiment.trained.versus import ClassName, check_versus, compared_with
+from dprotonet.experiment.trained.versus import ClassName, check_different, check_versus, compared_with
 from dprotonet.figures import saliency_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.contrast_node import ContrastNode
+from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.explainers import explainer_entry
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.interpretation.nodes import Node
@@ -36,6 +37,7 @@ _BLOCK = 16  # images explained at a time: bounds the memory
 _LONGEST = 640  # edge of a picture for people
 _LIKELY = 3  # classes named with every image
 _PRESENT = 0.5  # probability from which on a label counts as predicted, where an image may have several
+TOP = 10  # of these are explained at most, unless more are asked for
 
 Progress = Callable[[int, int], None]
 
@@ -59,6 +61,8 @@ class Saliency:
     versus: str | None = None  # the class that it is compared with, if it is
     task: Kind = "single"
     value: float | None = None  # of a regression
+    replaced: bool = False  # it is the class to compare with itself, so the runner-up stands in for that
+    left_out: int = 0  # further labels of the image that are predicted, but not explained
 
     @property
     def said(self) -> str:
@@ -85,43 +89,71 @@ def saliency(
     preset: str | Preset = "fast",
     target: ClassName | Sequence[ClassName] | None = None,
     versus: ClassName | None = None,
+    top: int = TOP,
     on_progress: Progress | None = None,
 ) -> list[Saliency]:
     """The heatmap of each image for the class `target`, by default the one that was predicted.
 
-    Where an image may have several labels, all that are predicted are explained, at least the likeliest; and
-    `target` may be several classes. Each has an item of its own, an image's one after the other. With
-    `versus`, a class or "runner-up", it shows what speaks for the class rather than for that one. The
-    classifier is one that is opened, the model of a run, or the name of either.
+    Where an image may have several labels, those that are predicted are explained, the likeliest `top` of
+    them and at least one; and `target` may be several classes. Each has an item of its own, an image's one
+    after the other. With `versus`, a class or "runner-up", it shows what speaks for the class rather than for
+    that one; a label that is `versus` itself is compared with its runner-up. The classifier is one that is
+    opened, the model of a run, or the name of either.
     """
+    if top < 1:
+        raise UserError(f"top is {top}; at least one label has to be explained")
     explainer_entry(method)  # an unknown one is better found before the work
     known = Classifier.of(classifier)
     labels = _labels(known, target)
     if versus is not None:
-        _check_versus(known, versus)
+        _check_versus(known, versus, labels)
     tell = on_progress or (lambda done, total: None)
     asked, found = several(images), []
     by, counter = explainer(method, known, preset=preset), StepCounter(len(asked))
-    together = max(1, _BLOCK // max(1, len(labels)))
+    together = max(1, _BLOCK // (len(labels) or (top if known.task.kind == "multilabel" else 1)))
     for start in range(0, len(asked), together):
         block = asked[start : start + together]
         inputs = known.inputs(block)
         seen = _seen(known, inputs)
-        pairs = [
-            (row, label) for row in range(len(block)) for label in labels or _predicted(known, seen, row)
-        ]
+        pairs = [_Asked(row, label) for row in range(len(block)) for label in labels]
+        pairs = pairs or [one for row in range(len(block)) for one in _predicted(known, seen, row, top)]
+        if versus is not None:
+            pairs = _with_others(known, versus, pairs, seen)
         watch = counter.next(len(block), lambda done, total, _: tell(done, total))
-        rows, explained = [row for row, _ in pairs], torch.tensor([label for _, label in pairs])
-        node: Node = class_node(known, explained, by)
-        others = None if versus is None else _others(known, versus, explained, seen.watched[rows])
-        if others is not None:
-            node = ContrastNode(Outputs(known.module, known.task), explained, others)
-        explanations = by.explain(inputs[rows], node, on_step=watch)
+        explanations = by.explain(inputs[[one.row for one in pairs]], _node(known, pairs, by), on_step=watch)
         tell(*counter.finished)
-        beside = [None] * len(pairs) if others is None else [known.classes[one] for one in others.tolist()]
-        for (row, label), explanation, other in zip(pairs, explanations, beside, strict=True):
-            found.append(_saliency(known, block[row], label, seen.of(row), explanation, versus=other))
+        for one, explanation in zip(pairs, explanations, strict=True):
+            found.append(_saliency(known, block[one.row], one, seen.of(one.row), explanation))
     return found
+
+
+class _Asked(NamedTuple):
+    """A class of an image of the block, and what it is compared with, if anything."""
+
+    row: int
+    label: int
+    left_out: int = 0  # labels of the image that are predicted too, but more than are explained
+    versus: int | None = None
+    replaced: bool = False  # whether that is not the class that was asked for
+
+
+def _with_others(
+    classifier: Classifier, versus: ClassName, pairs: Sequence[_Asked], seen: "_Seen"
+) -> list[_Asked]:
+    rows, labels = [one.row for one in pairs], torch.tensor([one.label for one in pairs])
+    found = compared_with(
+        versus, labels, seen.watched[rows], classes=classifier.classes, owner=classifier.name
+    )
+    others = zip(pairs, found.versus.tolist(), found.replaced.tolist(), strict=True)
+    return [one._replace(versus=other, replaced=replaced) for one, other, replaced in others]
+
+
+def _node(classifier: Classifier, pairs: Sequence[_Asked], by: Explainer) -> Node:
+    labels = torch.tensor([one.label for one in pairs])
+    others = [one.versus for one in pairs if one.versus is not None]
+    if not others:
+        return class_node(classifier, labels, by)
+    return ContrastNode(Outputs(classifier.module, classifier.task), labels, others)
 
 
 def _labels(classifier: Classifier, target: str | int | Sequence[str | int] | None) -> list[int]:
@@ -134,15 +166,14 @@ def _labels(classifier: Classifier, target: str | int | Sequence[str | int] | No
     return list(dict.fromkeys(classifier.label(name) for name in asked))
 
 
-def _predicted(classifier: Classifier, seen: "_Seen", row: int) -> list[int]:
-    """Of the image `row`: the likeliest class, and all labels that it is likely to have; `up` of a value."""
+def _predicted(classifier: Classifier, seen: "_Seen", row: int, top: int) -> list[_Asked]:
+    """Of the image `row`: the likeliest class, or up to `top` labels that it likely has; `up` of a value."""
     if classifier.task.kind == "regression":
-        return [0]
+        return [_Asked(row, 0)]
     own = seen.watched[row]
-    likeliest = int(own.argmax())
-    if classifier.task.kind != "multilabel":
-        return [likeliest]
-    return (own >= _PRESENT).nonzero().flatten().tolist() or [likeliest]
+    present = int((own >= _PRESENT).sum()) if classifier.task.kind == "multilabel" else 1
+    labels = sorted(own.argsort(descending=True, stable=True)[: min(max(present, 1), top)].tolist())
+    return [_Asked(row, label, max(present - top, 0)) for label in labels]
 
 
 def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
@@ -156,15 +187,11 @@ def saliency_picture(found: Sequence[Saliency]) -> Image.Image:
     )
 
 
-def _check_versus(classifier: Classifier, versus: ClassName) -> None:
+def _check_versus(classifier: Classifier, versus: ClassName, labels: Sequence[int]) -> None:
     if classifier.task.kind == "regression":
         raise UserError("a regression has no classes to compare; explain its value up or down")
     check_versus(versus, classifier.classes, owner=classifier.name)
-
-
-def _others(classifier: Classifier, versus: ClassName, labels: Tensor, probabilities: Tensor) -> Tensor:
-    """What each class is compared with, (B,)."""
-    return compared_with(versus, labels, probabilities, classes=classifier.classes, owner=classifier.name)
+    check_different(labels, versus, classifier.classes, owner=classifier.name)
 
 
 class _Seen(NamedTuple):
@@ -190,13 +217,12 @@ def _seen(classifier: Classifier, inputs: Tensor) -> _Seen:
 def _saliency(
     classifier: Classifier,
     image: ImageLike,
-    label: int,
+    asked: _Asked,
     seen: tuple[Tensor, float | None],
     explanation: Explanation,
-    *,
-    versus: str | None,
 ) -> Saliency:
     watched, distance = seen
+    label = asked.label
     is_value = classifier.task.kind == "regression"
     order = [] if is_value else watched.argsort(descending=True)[:_LIKELY].tolist()
     return Saliency(
@@ -209,9 +235,11 @@ def _saliency(
         explanation=explanation,
         image_size=image_size(image),
         distance=distance,
-        versus=versus,
+        versus=None if asked.versus is None else classifier.classes[asked.versus],
         task=classifier.task.kind,
         value=float(watched[0]) if is_value else None,
+        replaced=asked.replaced,
+        left_out=asked.left_out,
     )
 
 

@@ -14,12 +14,15 @@ from torch import Tensor, nn
 
 from dprotonet.errors import UserError
 from dprotonet.files import write_text
+from dprotonet.metrics.classification import wilson_interval
+from dprotonet.percent import percent
 from dprotonet.training.checkpoint import weights_digest
 
 logger = logging.getLogger(__name__)
 
 FILE = "row_places.json"
 SHARE = 0.05  # of rows of rightly answered validation images that are warned of
+WIDE = 3  # times the share asked for: where more rows than that may be warned of, images were few
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,26 @@ class PlaceLimit:
     rows: int
     images: int
     weights: str  # digest of the network it belongs to
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Which share of the rows of new images may be warned of (95 %).
+
+        Rows of an image are alike, so each image counts as one: wide rather than too narrow.
+        """
+        return wilson_interval(self.share * self.images, self.images)
+
+    def caution(self, asked: float = SHARE) -> str:
+        """What to tell people where images were too few for the share that was asked for; else nothing."""
+        low, high = self.interval
+        if high <= WIDE * asked:
+            return ""
+        images = "1 image" if self.images == 1 else f"{self.images} images"
+        return (
+            f"careful: the limit is from {images} only, so between {percent(low)} and {percent(high)} of the "
+            f"rows of images like these may get a warning, where {percent(asked)} were asked for; measure on "
+            "more images with --data"
+        )
 
     def write(self, folder: Path) -> None:
         write_text(folder / FILE, json.dumps(asdict(self), indent=1))

@@ -1,13 +1,20 @@
-"""Which class is meant, and which one it is compared with: by number, by name, or `runner-up`."""
+"""Which class is meant, and which one it is compared with: by number, by name, or `runner-up`.
 
+The word `runner-up` always means the likeliest other class; a class of that name is meant by its number.
+"""
+
+import logging
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.inference.contrast import likeliest_other
+
+logger = logging.getLogger(__name__)
 
 RUNNER_UP = "runner-up"
 _CLOSE = 3  # names that are offered in place of one that is not known
@@ -34,29 +41,50 @@ def check_versus(versus: ClassName, classes: Sequence[str], *, owner: str) -> No
         raise UserError(f"{owner} has one class, so there is none to compare it with")
     if versus != RUNNER_UP:
         class_number(versus, classes, owner=owner)
+    elif RUNNER_UP in classes:
+        number = list(classes).index(RUNNER_UP)
+        logger.warning(
+            "'%s' means the likeliest other class; for the class of that name give its number %d",
+            RUNNER_UP,
+            number,
+        )
+
+
+class Others(NamedTuple):
+    """What each class is compared with (B,), and where that is not the class that was asked for (B,) bool."""
+
+    versus: Tensor
+    replaced: Tensor
 
 
 def compared_with(
-    versus: ClassName,
-    labels: Tensor,
-    logits: Tensor,
-    *,
-    classes: Sequence[str],
-    owner: str,
-    images: Sequence[str] = (),
-) -> Tensor:
-    """The class (B,) that each of `labels` (B,) is compared with; `runner-up` is the likeliest other one.
+    versus: ClassName, labels: Tensor, logits: Tensor, *, classes: Sequence[str], owner: str
+) -> Others:
+    """The class that each of `labels` (B,) is compared with; logits (B, C).
 
-    `images` are the names (B,) of what the labels are of: an error names the first that it is about.
+    `runner-up` is the likeliest other one. It also stands in where a label is the class `versus` itself, so
+    that one such image does not stop the others.
     """
-    check_versus(versus, classes, owner=owner)
+    runner_up = likeliest_other(logits, labels.to(logits.device)).to(labels.device)
     if versus == RUNNER_UP:
-        return likeliest_other(logits, labels.to(logits.device)).to(labels.device)
+        return Others(runner_up, torch.zeros_like(labels, dtype=torch.bool))
     number = class_number(versus, classes, owner=owner)
-    if bool((same := labels == number).any()):
-        image = f"{images[int(same.int().argmax())]}: " if images else ""
+    same = labels == number
+    return Others(torch.where(same, runner_up, number), same)
+
+
+def check_different(targets: Sequence[int], versus: ClassName, classes: Sequence[str], *, owner: str) -> None:
+    """An error where a class is to be explained that is the one it is compared with."""
+    if versus == RUNNER_UP:
+        return
+    number = class_number(versus, classes, owner=owner)
+    if number in targets:
         raise UserError(
-            f"{image}{classes[number]} is the class that is explained, so it cannot be compared with "
-            f"itself; name another one, or {RUNNER_UP} for the likeliest other class"
+            f"{classes[number]} is the class that is explained, so it cannot be compared with itself; name "
+            f"another one, or {RUNNER_UP} for the likeliest other class"
         )
-    return torch.full_like(labels, number)
+
+
+def replaced_words(asked: str, taken: str) -> str:
+    """Why a class is not compared with the one that was asked for, but with `taken`."""
+    return f"is {asked} itself, so it is compared with {taken}, the likeliest other class"
