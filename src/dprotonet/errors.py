@@ -1,4 +1,4 @@
-"""The two ways a command can end badly; each message says what, where and what to do."""
+"""The ways a command can end badly; each message says what, where and what to do."""
 
 
 class UserError(ValueError):
@@ -7,3 +7,7 @@ class UserError(ValueError):
 
 class ComputationError(RuntimeError):
     """A computation that failed although the input was well formed (exit code 1), such as a NaN loss."""
+
+
+class Ended(KeyboardInterrupt):
+    """SIGTERM, as `kill`, Slurm, systemd and Docker send it (exit code 143); else treated like Ctrl-C."""

@@ -1,11 +1,20 @@
-"""Files and folders that are whole or not there: written under a temporary name, then renamed."""
+"""Files and folders that are whole or not there: written under a temporary name, then renamed.
 
+A process that is killed in between leaves the temporary name, which is recognised and removed later.
+"""
+
+import errno
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.tmp$")
+"""How the names end that are written to until a file or folder is whole."""
 
 
 @contextmanager
@@ -41,13 +50,61 @@ def whole_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def remove_unfinished(folder: Path) -> None:
-    """What killed processes left of folders in `folder`; nobody else may be writing there."""
-    for left in folder.glob(".*.tmp"):
-        shutil.rmtree(left, ignore_errors=True)
+def is_unfinished(path: Path) -> bool:
+    """Whether this is the temporary name of a file or folder: nobody's, unless it is being written."""
+    return TEMPORARY.search(path.name) is not None
+
+
+def remove_unfinished(folder: Path, *, of: str = "") -> None:
+    """What killed processes left in `folder`, of the file or folder named `of` or of all.
+
+    Nobody else may be writing there.
+    """
+    names = {part + of for part in ("", ".")}  # of a file, of a folder
+    for left in folder.iterdir() if folder.is_dir() else ():
+        if is_unfinished(left) and (not of or TEMPORARY.sub("", left.name) in names):
+            remove(left)
+
+
+def remove(path: Path) -> None:
+    """A file, or a folder with all in it."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def put_aside(folder: Path) -> None:
+    """Remove a folder: whole from one moment to the next, so that a kill leaves no half of it."""
+    aside = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.tmp")
+    os.replace(folder, aside)
+    shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:
     """Text in UTF-8."""
     with whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+# ── room ──
+
+FULL = (errno.ENOSPC, errno.EFBIG, *([errno.EDQUOT] if hasattr(errno, "EDQUOT") else []))
+"""Errors of a disk, a quota or a limit that has no room for a file."""
+_CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)  # reserve room, on some file systems
+_BLOCK = 2**20
+
+
+def reserve(file: BinaryIO, size: int) -> None:
+    """Room on the disk for all `size` bytes of an open file, or an OSError (`FULL`) at once."""
+    file.flush()
+    try:
+        os.posix_fallocate(file.fileno(), 0, size)
+        return
+    except AttributeError:  # macOS, Windows
+        pass
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+    while file.tell() < size:
+        file.write(bytes(min(_BLOCK, size - file.tell())))

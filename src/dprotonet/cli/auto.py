@@ -12,6 +12,7 @@ def choose_mode(
     config: "Config", out: Path, *, overwrite: bool, cache: Path | None
 ) -> "tuple[ModeTrials, ModeChoice]":
     """Run the trials with a bar and a line for each fold, and say what was decided."""
+    from dprotonet.cli.interrupted import if_stopped
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build.training import default_cache
     from dprotonet.experiment.runs.choose_mode import FOLDS, ModeTrials, Trial
@@ -20,7 +21,10 @@ def choose_mode(
 
     console = stderr_console()
     RunFolder(out).check_free(overwrite=overwrite)  # before hours of trials
-    with Reporter(console) as reporter:
+    with (
+        if_stopped(lambda: "the same command goes on with the trials"),
+        Reporter(console) as reporter,
+    ):
         trials = ModeTrials(
             config,
             out,

@@ -11,13 +11,15 @@ if TYPE_CHECKING:
 
 def cross_validate(resolved: "Resolved", out: Path, *, overwrite: bool, cache: Path | None) -> None:
     """Train what is missing, fold by fold, and print what all of them come to."""
+    from dprotonet.cli.interrupted import if_stopped
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build.training import default_cache
     from dprotonet.experiment.runs.cross_validation import CrossValidation
     from dprotonet.experiment.runs.trainer import leave_group
 
     console, config, taken = stderr_console(), resolved.config, []
-    with Reporter(console) as reporter:
+    again = "the same command goes on from there" + (", without --overwrite" if overwrite else "")
+    with if_stopped(lambda: again), Reporter(console) as reporter:
         validation = CrossValidation(
             config,
             out,

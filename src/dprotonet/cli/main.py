@@ -6,13 +6,16 @@ Commands are imported when they are called, so that `dprotonet --help` does not 
 import logging
 import os
 import re
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 
 from dprotonet.compat import keep_freed_memory
-from dprotonet.errors import ComputationError, UserError
+from dprotonet.errors import ComputationError, Ended, UserError
 
 COMMANDS = {
     "train": "train a DProtoNet on the built-in birds, a folder of images or a public data set",
@@ -47,7 +50,9 @@ _GOING_ON = {
     "predict": "; with --out FILE.csv or FILE.parquet the same command goes on from there",
     "reproduce": "; the same command goes on from there",
 }
-"""What to do after Ctrl-C."""
+"""What to do after Ctrl-C, where the command does not know better."""
+
+_ENDED = 143  # what shells say of a process that SIGTERM ended
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,13 +88,18 @@ def _speak_warnings() -> None:
 def _guarded(command: str, words: list[str]) -> int:
     keep_freed_memory()
     try:
-        return import_module(f"dprotonet.cli.{command}").main(words) or 0
+        with _ended_as_interrupted():
+            return import_module(f"dprotonet.cli.{command}").main(words) or 0
     except UserError as error:
         return _fail(str(error), 2)
     except ComputationError as error:
         return _fail(str(error), 1)
-    except KeyboardInterrupt:
-        return _fail(f"{command} was interrupted{_GOING_ON.get(command, '')}", 130)
+    except KeyboardInterrupt as stop:
+        notes = getattr(stop, "__notes__", ())
+        advice = f"; {notes[0]}" if notes else _GOING_ON.get(command, "")
+        if isinstance(stop, Ended):
+            return _fail(f"{command} was ended by SIGTERM{advice}", _ENDED)
+        return _fail(f"{command} was interrupted{advice}", 130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader went away, as `head` does
     except OSError as error:
@@ -99,6 +109,24 @@ def _guarded(command: str, words: list[str]) -> int:
             raise
         return _fail(f"unexpected {type(error).__name__}: {error}; DPROTONET_DEBUG=1 shows where", 1)
     return 0
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM ends a command as Ctrl-C does: half-written files are removed and claims given back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # launchers send it twice; tidying up takes a moment
+    raise Ended
 
 
 def _of_files(error: OSError) -> str:

@@ -57,6 +57,8 @@ class Reporter:
 
     def show(self, event: Preparing | Event) -> None:
         if isinstance(event, Preparing):
+            if event.note:
+                self.console.print(event.note, soft_wrap=True, markup=False)
             self.advance(event.what, event.done, event.total)
         elif isinstance(event, StepDone):
             note = f"loss {event.loss:7.3f}  accuracy {percent(event.accuracy):>7}"

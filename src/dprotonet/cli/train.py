@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from dprotonet.cli.interrupted import if_stopped
 from dprotonet.cli.parse import parsed
 from dprotonet.config import (
     AugmentationConfig,
@@ -136,8 +137,20 @@ def run(
     from dprotonet.experiment.runs.out_of_fold import trained_and_calibrated
     from dprotonet.experiment.runs.trainer import Trainer, leave_group
 
-    console = stderr_console()
-    with Reporter(console) as reporter:
+    console, begun = stderr_console(), arguments.resume
+
+    def opened() -> None:
+        nonlocal begun
+        begun = True
+        if on_open is not None:
+            on_open()
+
+    def advice() -> str:
+        if not begun:
+            return "nothing was written yet, the same command starts again"
+        return "go on with --resume" + ("" if on_open is None else " instead of --mode auto")
+
+    with if_stopped(advice), Reporter(console) as reporter:
         trainer = Trainer(
             resolved.config,
             out,
@@ -146,7 +159,7 @@ def run(
             cache=arguments.cache or default_cache(),
             on_scan=lambda done, total: reporter.advance("scan", done, total),
             origins=resolved.origins,
-            on_open=on_open,
+            on_open=opened,
         )
         finished(trained_and_calibrated(trainer, arguments.calibration), reporter.show)
     leave_group()

@@ -109,8 +109,8 @@ def save_checkpoint(folder: Path, engine: Engine, extra: dict[str, Any]) -> None
         "extra": extra,
     }
     write_text(fresh / _STATE, json.dumps(state, indent=1))
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
+    if folder.exists():  # else a kill left the old one as the only one
+        shutil.rmtree(old, ignore_errors=True)
         os.replace(folder, old)
     os.replace(fresh, folder)
     shutil.rmtree(old, ignore_errors=True)

@@ -4,28 +4,55 @@ The file's name is a digest of data, weights and transform, so another of any of
 reuse some rows are computed again and compared. Half precision: 125 KB a view for EfficientNet-Lite0.
 """
 
+import io
 import json
 import logging
+import math
 import os
+import secrets
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from accelerate import Accelerator
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from dprotonet.data.transforms import View, Views
-from dprotonet.errors import ComputationError
-from dprotonet.files import write_text
+from dprotonet.errors import ComputationError, UserError
+from dprotonet.files import FULL, remove_unfinished, reserve, write_text
 from dprotonet.training.checkpoint import tensor_digest
-from dprotonet.training.views import Key, chunks, load
+from dprotonet.training.processes import local_share, meet, of_local_main
+from dprotonet.training.views import Key, ProcessShare, chunks, load
 
 logger = logging.getLogger(__name__)
 
 _CHECKED_ROWS = 3
+_REMEDY = "make room, name another folder with --cache, or give fewer --augmentations"
 _TOLERANCE = 0.02  # of the largest value: half precision and another batch size, not another image
+
+
+@dataclass(frozen=True)
+class Room:
+    """Bytes that the features of so many views take, and that are free in `folder`."""
+
+    views: int
+    needed: int
+    free: int
+    folder: Path
+
+    @property
+    def told(self) -> str:
+        return (
+            f"the features of {self.views:,} views: they take {_size(self.needed)}, "
+            f"and {_size(self.free)} are free in {self.folder}"
+        )
 
 
 class Rows:
@@ -98,20 +125,75 @@ class FeatureCache:
             self.backbone.state_dict(), beginning="\n".join([*facts, str(self.augmentations)])
         )
 
-    def build(self) -> Iterator[tuple[int, int]]:
-        """Compute what is not there yet, yielding (views done, views in all)."""
-        path, total = self.path, len(self.views) * (1 + self.augmentations)
-        if path.exists() and self._holds(path):
-            yield total, total
+    def build(self, accelerator: Accelerator | None = None) -> Iterator[tuple[int, int]]:
+        """Compute what is not there yet, yielding (views done, views in all).
+
+        All processes of a run call it together: those of one machine share the work.
+        """
+        total, share = len(self.views) * (1 + self.augmentations), local_share(accelerator)
+        with self._claim(share) as first:
+            temporary = of_local_main(accelerator, self._begin if share.process == 0 else None)
+            try:
+                if temporary is not None:
+                    yield from self._fill(temporary, share)
+                    meet(accelerator)
+                    if first:
+                        os.replace(temporary, self.path)
+                        write_text(self.path.with_suffix(".json"), json.dumps(self._facts(total), indent=1))
+                meet(accelerator)
+            finally:
+                if temporary is not None and first:
+                    temporary.unlink(missing_ok=True)
+        yield total, total
+
+    @contextmanager
+    def _claim(self, share: ProcessShare) -> Iterator[bool]:
+        """Whether this process is the first of its machine. It removes what killed processes left.
+
+        Unless another command is at the same features: then both compute them, and the last one wins.
+        """
+        if share.process:
+            yield False
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(f".{os.getpid()}.tmp")
+        lock = FileLock(self.path.with_suffix(".lock"), thread_local=False)
         try:
-            yield from self._fill(temporary, total)
-            os.replace(temporary, path)
-            write_text(path.with_suffix(".json"), json.dumps(self._facts(total), indent=1))
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield True
+            return
+        try:
+            remove_unfinished(self.folder, of=self.path.name)
+            yield True
         finally:
+            with suppress(OSError):  # Windows keeps a file that is open; it does no harm
+                self.path.with_suffix(".lock").unlink()
+            lock.release()
+
+    def _begin(self) -> Path | None:
+        """A file with all the room that the features take, still empty; None where they are there."""
+        if self.path.exists() and self._holds(self.path):
+            return None
+        room = self.room()
+        if room.needed > room.free:
+            raise UserError(f"not enough room for {room.told}; {_REMEDY}")
+        temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(6)}.tmp")
+        try:
+            with temporary.open("wb") as file:
+                np.lib.format.write_array_header_1_0(file, self._header)
+                reserve(file, room.needed)
+        except OSError as error:
             temporary.unlink(missing_ok=True)
+            if error.errno in FULL:
+                raise UserError(f"not enough room for {room.told} ({error.strerror}); {_REMEDY}") from None
+            raise
+        return temporary
+
+    def room(self) -> Room:
+        """What the file takes, and what is free where it goes."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        total = len(self.views) * (1 + self.augmentations)
+        return Room(total, self._start + total * self._size, shutil.disk_usage(self.folder).free, self.folder)
 
     def kept(self) -> FeatureViews | None:
         """The features, if they are there already and right."""
@@ -127,21 +209,44 @@ class FeatureCache:
     def _facts(self, total: int) -> dict[str, object]:
         return {"data": self.views.data.fingerprint, "views": total, "normalise": str(self.views.normalise)}
 
-    def _fill(self, temporary: Path, total: int) -> Iterator[tuple[int, int]]:
-        variants = 1 + self.augmentations
+    @cached_property
+    def _shape(self) -> tuple[int, ...]:
+        """Of the features of a view (D, h, w)."""
+        return self._features(self.views[0, 0].inputs.unsqueeze(0)).shape[1:]
+
+    @property
+    def _size(self) -> int:
+        """Bytes of a view."""
+        return math.prod(self._shape) * np.dtype(np.float16).itemsize
+
+    @property
+    def _header(self) -> dict[str, Any]:
+        shape = (len(self.views), 1 + self.augmentations, *self._shape)
+        return {"descr": "<f2", "fortran_order": False, "shape": shape}
+
+    @cached_property
+    def _start(self) -> int:
+        """Bytes before the first view."""
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, self._header)
+        return header.tell()
+
+    def _fill(self, temporary: Path, share: ProcessShare) -> Iterator[tuple[int, int]]:
+        """Write this process's batches to where they belong.
+
+        By writing and not by a memory map: on a full disk that is an error, and a map ends the process.
+        """
+        variants, total = 1 + self.augmentations, len(self.views) * (1 + self.augmentations)
         keys = [(index, variant) for index in range(len(self.views)) for variant in range(variants)]
-        shape = self._features(self.views[0, 0].inputs.unsqueeze(0)).shape[1:]
-        file = np.lib.format.open_memmap(
-            temporary, mode="w+", dtype=np.float16, shape=(len(self.views), variants, *shape)
-        )
-        rows = file.reshape(total, *shape)
-        done = 0
-        for view in load(self.views, chunks(keys, self.batch), workers=self.workers):
-            features = self._features(view.inputs)
-            rows[done : done + len(features)] = features
-            done += len(features)
-            yield done, total
-        file.flush()
+        batches = share.of(chunks(keys, self.batch))
+        with _named(temporary), temporary.open("r+b") as file:
+            found = load(self.views, list(batches), workers=self.workers)
+            for view, batch in zip(found, batches, strict=True):
+                index, variant = batch[0]
+                place = index * variants + variant
+                file.seek(self._start + place * self._size)
+                file.write(self._features(view.inputs).astype("<f2").tobytes())
+                yield min(place + share.processes * len(batch), total - 1), total
 
     @torch.inference_mode()
     def _features(self, inputs: Tensor) -> np.ndarray:
@@ -173,3 +278,17 @@ class FeatureCache:
         then = kept[row, variant].astype(np.float32)
         gap = np.abs(now - then).max() if now.shape == then.shape else np.inf
         return bool(gap <= _TOLERANCE * max(np.abs(now).max(), 1e-3))
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error of writing, which has no name of its own, with that of the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(error.filename or path)) from None
+
+
+def _size(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

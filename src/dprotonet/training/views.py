@@ -6,7 +6,7 @@ of each batch. So neither workers nor the number of processes change what an epo
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from dprotonet.data.transforms import View
 
 Key = tuple[int, int]
+T = TypeVar("T")
 
 
 class ViewSource(Protocol):
@@ -84,8 +85,8 @@ class ProcessShare:
         self.process = process
         self.processes = processes
 
-    def of(self, keys: Sequence[Key]) -> Sequence[Key]:
-        return keys[self.process :: self.processes]
+    def of(self, items: Sequence[T]) -> Sequence[T]:
+        return items[self.process :: self.processes]
 
 
 def derived_seed(*numbers: int) -> int:

@@ -2,11 +2,10 @@
 
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 
 import uvicorn
 
-from dprotonet.errors import UserError
+from dprotonet.errors import Ended, UserError
 from dprotonet.web.access import Access
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service
@@ -19,8 +18,12 @@ def serve(service: Service, door: Access, *, host: str, port: int, announce: Cal
     """Serve until interrupted; `announce` is told where."""
     listener = listening(host, port)
     announce(_address(listener) + (door.new_link() if door.token else "/"))
-    with suppress(KeyboardInterrupt):  # the way a server is stopped
+    try:
         server_of(service, door).run(sockets=[listener])
+    except Ended:
+        raise
+    except KeyboardInterrupt:
+        return  # the way a server is stopped
 
 
 def server_of(service: Service, door: Access) -> uvicorn.Server:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor
 
 from dprotonet.data.transforms import Views
@@ -38,8 +39,8 @@ class Measuring:
     batch: int
     _measured: MeasuredFeatures | None = None
 
-    def prepare(self, cache: Path, *, workers: int) -> Iterator[tuple[int, int]]:
-        """Of a frozen backbone: look at all images now, yielding (images done, images in all)."""
+    def prepare(self, cache: Path, accelerator: Accelerator, workers: int) -> Iterator[tuple[int, int]]:
+        """Of a frozen backbone: all processes look at the images now, yielding (done, images in all)."""
         if not self.frozen:
             return
         found = []
@@ -48,7 +49,7 @@ class Measuring:
             device = self.network.head.weight.device
             kept = FeatureCache(cache, look, views, 0, device, workers=workers)
             if len(views):
-                yield from kept.build()
+                yield from kept.build(accelerator)
             found.append(_plain(kept.open()) if len(views) else torch.empty(0, sum(self._levels.widths)))
         self._measured = measured_features(self._levels, *found, learned=False)
 

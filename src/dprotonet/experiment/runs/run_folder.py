@@ -13,7 +13,6 @@ import hashlib
 import json
 import platform
 import re
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -32,7 +31,7 @@ from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs.place import Place, place_of, places_of, region_places
 from dprotonet.experiment.settings.recipes import config_from
-from dprotonet.files import whole, write_text
+from dprotonet.files import is_unfinished, put_aside, remove_unfinished, whole, write_text
 from dprotonet.inference.projection import NOTHING
 from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
@@ -82,10 +81,13 @@ class RunFolder:
         return self.path / "metrics.jsonl"
 
     def check_free(self, *, overwrite: bool) -> bool:
-        """Whether an earlier run is in the way; an error unless that may be overwritten."""
+        """Whether an earlier run is in the way; an error unless that may be overwritten.
+
+        What a kill left of files that were never whole is nobody's run.
+        """
         if self.path.exists() and not self.path.is_dir():
             raise UserError(f"--out {self.path} is a file; name a folder")
-        occupied = self.path.is_dir() and any(self.path.iterdir())
+        occupied = self.path.is_dir() and not all(map(is_unfinished, self.path.iterdir()))
         if occupied and not overwrite:
             raise UserError(
                 f"--out {self.path} is not empty; "
@@ -99,9 +101,18 @@ class RunFolder:
 
     def create(self, *, overwrite: bool) -> None:
         """Make the folder, in place of an earlier run if that may be overwritten."""
+        real = self.path.expanduser().resolve()  # of a link the folder that it leads to
         if self.check_free(overwrite=overwrite):
-            shutil.rmtree(self.path)
-        self.path.mkdir(parents=True, exist_ok=True)
+            put_aside(real)
+        real.mkdir(parents=True, exist_ok=True)
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove what killed processes left: files that were not whole, and this folder put aside."""
+        real = self.path.resolve()
+        remove_unfinished(real)
+        remove_unfinished(real / "prototypes")
+        remove_unfinished(real.parent, of=real.name)
 
     def write_config(self, config: Config, origins: Mapping[str, str] | None = None) -> None:
         """The final values, and beside them where each came from; an unchanged value keeps its origin."""

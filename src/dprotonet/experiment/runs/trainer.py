@@ -60,14 +60,17 @@ from dprotonet.training.views import ViewSource
 
 logger = logging.getLogger(__name__)
 
+_WORTH_SAYING = 10**8  # bytes of features on the disk
+
 
 @dataclass(frozen=True)
 class Preparing:
-    """Work before training: `what` is at `done` of `total`."""
+    """Work before training: `what` is at `done` of `total`; `note` is worth a line of its own."""
 
     what: str
     done: int
     total: int
+    note: str = ""
 
 
 @dataclass
@@ -124,9 +127,8 @@ class Trainer:
         engine = yield from self.engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         measuring = self._measuring(network, splits)
-        if accelerator.is_main_process:
-            for done, total in measuring.prepare(self.cache, workers=self.config.training.workers):
-                yield Preparing("features", done, total)
+        for done, total in measuring.prepare(self.cache, accelerator, self.config.training.workers):
+            yield Preparing("features", done, total)
         writer = _Writer(self, folder, network, splits.train, engine, measuring, _data_digest(splits))
         with tracked(accelerator, self.config, folder.path):
             for event in engine.run(build_stages(self.config)):
@@ -173,7 +175,9 @@ class Trainer:
     def _open(self, folder: RunFolder, accelerator: Accelerator) -> None:
         accelerator.wait_for_everyone()  # every process has looked at the folder before one changes it
         if accelerator.is_main_process:
-            if not self.resume:
+            if self.resume:
+                folder.tidy()
+            else:
                 folder.create(overwrite=self.overwrite)
             folder.write_config(self.config, self.origins)
             folder.write_environment()
@@ -308,10 +312,11 @@ class Trainer:
             accelerator.device,
             workers=self.config.training.workers,
         )
-        if accelerator.is_local_main_process:
-            for done, total in cache.build():
-                yield Preparing("features", done, total)
-        accelerator.wait_for_everyone()
+        if accelerator.is_main_process and not cache.path.exists():
+            room = cache.room()
+            yield Preparing("features", 0, room.views, room.told if room.needed >= _WORTH_SAYING else "")
+        for done, total in cache.build(accelerator):
+            yield Preparing("features", done, total)
         features = cache.open()
         return features if part is None else features.part(part.indices, augmentations)
 

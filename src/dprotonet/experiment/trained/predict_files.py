@@ -19,6 +19,7 @@ from dprotonet.experiment.trained.answered_files import answered_files, batches_
 from dprotonet.experiment.trained.prediction_table import check_table, table_columns, table_row, write_table
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.experiment.trained.unfinished_table import UnfinishedTable
+from dprotonet.files import remove_unfinished
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.version import __version__
@@ -60,12 +61,13 @@ def predict_files(
     Files that are new or have changed since are predicted then, and the rows of the others are kept.
     """
     chosen = settings or TableSettings()
+    columns = table_columns(min(chosen.likely, len(model.classes)), chosen.coverage)
+    table = UnfinishedTable(out, _basis(model, chosen), len(columns))
     check_table(out, overwrite=overwrite)
     check_dicom([str(path) for path in paths])
     model.check_coverage(chosen.coverage)
-    columns = table_columns(min(chosen.likely, len(model.classes)), chosen.coverage)
-    table = UnfinishedTable(out, _basis(model, chosen), len(columns))
     with claimed(out):
+        remove_unfinished(out.parent, of=out.name)
         table.begin(overwrite=overwrite)
         stamps = [file_stamp(path) for path in paths]
         old = set(table.places)

@@ -97,13 +97,18 @@ TABLE_WRITERS: dict[str, Callable[[Path, Sequence[str], Iterable[Row]], None]] =
 }
 
 
+def part_of(out: Path) -> Path:
+    """Where the rows are kept until the table is whole."""
+    return out.with_name(f"{out.name}.part")
+
+
 def check_table(out: Path, *, overwrite: bool) -> None:
     """Better to know before the work than after it that the table cannot be written."""
     if out.suffix.lower() == ".parquet":
         _arrow()
     if out.is_dir():
         raise UserError(f"{out} is a folder; name a file that is not there yet")
-    if out.exists() and not overwrite:
+    if out.exists() and not overwrite and not part_of(out).is_file():  # a kill came before it was removed
         raise UserError(f"{out} exists already; --overwrite replaces it, or name another file")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.trained.prediction_table import Row
+from dprotonet.experiment.trained.prediction_table import Row, part_of
 
 Stamped = Sequence[tuple[str, Row]]  # rows with the stamps of their files
 
@@ -32,7 +32,7 @@ class UnfinishedTable:
 
     @property
     def path(self) -> Path:
-        return self.out.with_name(f"{self.out.name}.part")
+        return part_of(self.out)
 
     def begin(self, *, overwrite: bool) -> None:
         """Find what is there; rows of another basis are refused, or dropped by `overwrite`."""
