@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Passes
+from dprotonet.interpretation.folding import Folding
 from dprotonet.interpretation.nodes import Node, precision
 from dprotonet.ops import upsample
 
@@ -50,6 +51,7 @@ class MaskingTask:
             self.images = images.detach().float().clone(memory_format=torch.channels_last)
             self.rows = torch.arange(len(images), device=images.device)
         self._dtype = precision(node.model)
+        self.folding = Folding(None)  # the network as it is, unless its user lets it be folded
         self._forward, self._backward = before * len(images), 0
 
     @property
@@ -103,12 +105,12 @@ class MaskingTask:
     def _asked(self, ask: Callable[[Tensor], T], images: Tensor) -> T:
         inputs = images.to(self._dtype)
         try:
-            answer = ask(inputs)
+            answer = self.folding.through(lambda: ask(inputs))
         except RuntimeError as error:
             if "view size is not compatible" not in str(error) or inputs.is_contiguous():
                 raise
             self.images = self.images.contiguous()  # a network that flattens by view() wants channels first
-            answer = ask(inputs.contiguous())
+            answer = self.folding.through(lambda: ask(inputs.contiguous()))
         self._forward += 0 if answer is None else len(images)
         return answer
 

@@ -18,6 +18,7 @@ from dprotonet.interpretation.algorithm1 import Algorithm1
 from dprotonet.interpretation.base import Explanation, warn_of_empty
 from dprotonet.interpretation.borrowed import borrowed, differentiable
 from dprotonet.interpretation.explainer import Explainer, Question
+from dprotonet.interpretation.folding import Folding
 from dprotonet.interpretation.masking_task import MaskingTask, Step
 from dprotonet.interpretation.outputs import GivenTask, Model
 from dprotonet.interpretation.ranked_masks import RankedMasks
@@ -127,7 +128,8 @@ class MDM(Explainer):
 
     def steps(self, task: MaskingTask) -> Generator[Step]:
         """Learn the masks, step by step; the model is borrowed while the loop runs."""
-        with borrowed(task.node.model), closing(self.preset.steps(task)) as steps:
+        task.folding = Folding(task.node.model)
+        with borrowed(task.node.model), task.folding, closing(self.preset.steps(task)) as steps:
             while True:
                 with differentiable():
                     step = next(steps, None)
