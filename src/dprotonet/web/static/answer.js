@@ -9,21 +9,25 @@ export function showAnswer(run, reading, { label, choose }) {
   show("welcome", false);
   show("prediction", true);
   const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
-  redrawn(find("headline"), () => find("headline").replaceChildren(headline(predicted, reading.truth_name, meaningOf(reading))));
+  redrawn(find("headline"), () => find("headline").replaceChildren(headline(predicted, reading)));
   show("unfamiliar", reading.warning !== "");
   find("unfamiliar").replaceChildren(term("distance", reading.warning));
   redrawn(find("classes"), () => find("classes").replaceChildren(
     ...listed(reading, label).map((one) => bar(one, label, choose, meaningOf(reading))), others(run, reading, label, choose)));
-  say(`${reading.warning} ${predicted.class_name}, ${percent(predicted.probability)}`);
+  say(`${reading.warning} ${lead(reading)} ${predicted.class_name}, ${percent(predicted.probability)}`);
 }
 
 const meaningOf = (reading) => (reading.calibrated ? "calibrated" : "probability");
 
-function headline(predicted, truth, meaning) {
-  const words = make("p", { class: "headline" },
-    make("span", { class: "muted", text: "The network sees " }),
+// Of an image unlike the training images the class is no finding, so it is neither said nor printed like one.
+const lead = (reading) => (reading.warning ? "Of its classes the network would choose" : "The network sees");
+
+function headline(predicted, reading) {
+  const truth = reading.truth_name;
+  const words = make("p", { class: reading.warning ? "headline doubtful" : "headline" },
+    make("span", { class: "muted", text: `${lead(reading)} ` }),
     make("strong", { text: predicted.class_name }),
-    term(meaning, percent(predicted.probability), "share"));
+    term(meaningOf(reading), percent(predicted.probability), "share"));
   if (truth !== null) {
     const right = truth === predicted.class_name;
     words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${truth}` }));

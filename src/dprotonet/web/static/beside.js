@@ -58,7 +58,8 @@ export class Beside {
     const progress = make("progress", { "aria-label": `Map of ${run.name}`, hidden: true });
     const element = make("section", { class: "beside-run", "aria-label": run.name },
       make("h3", { text: run.name }),
-      make("p", { class: "headline" }, make("strong", { text: first.class_name }), share(first), truth(reading, first)),
+      reading.warning ? make("p", { class: "notice", text: reading.warning }) : null,
+      make("p", { class: reading.warning ? "headline doubtful" : "headline" }, make("strong", { text: first.class_name }), share(first), truth(reading, first)),
       make("figure", {}, canvas, progress),
       make("p", { class: "muted", text: `Asked for: ${reading.class_name}` }),
       make("ol", { class: "beside-list", "aria-label": "Likeliest classes" }, ...reading.probabilities.slice(0, LISTED).map((one) => make("li", {}, make("span", { text: one.class_name }), share(one)))),
