@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ def noise(seed: int = 0) -> Tensor:
 
 def averages(count: int, seed: int = 0) -> Tensor:
     return torch.randn(count, 12, generator=torch.Generator().manual_seed(seed))
+
+
+def to_prototypes(count: int, seed: int = 0) -> Tensor:
+    return torch.rand(count, 6, generator=torch.Generator().manual_seed(seed)) + 1
 
 
 def measured(train: int = 100, val: int = 60) -> MeasuredFeatures:
@@ -125,7 +130,7 @@ def test_damaged_tensors(copied: Path, damage: str) -> None:
         dp.load(copied)
 
 
-@pytest.mark.parametrize("change", [{"taken": [0]}, {"taken": None}, {"share": 2}, {"odd": 1}])
+@pytest.mark.parametrize("change", [{"taken": [0]}, {"taken": None}, {"share": 2}, {"odd": 1}, {"unit": 1}])
 def test_facts_that_cannot_be(copied: Path, change: dict) -> None:
     content = json.loads((copied / FILE).read_text())
     content["features"] |= change
@@ -138,18 +143,80 @@ def test_facts_that_cannot_be(copied: Path, change: dict) -> None:
 
 
 def test_with_enough_validation_images_prototypes_have_a_say(network: DProtoNet) -> None:
-    """Half of the warnings each: features that are usual hide no prototype far away, nor the reverse."""
-    distances = torch.rand(60, 6, generator=torch.Generator().manual_seed(0)) + 1
-    found = familiarity_of(distances, network, features=measured())
+    """Features that are usual hide no prototype far away, nor the reverse."""
+    found = familiarity_of(to_prototypes(60), network, features=measured())
     assert found is not None
     assert found.features is not None
     assert found.statistic == STATISTIC
-    assert found.share <= 0.05
-    usual, strange = torch.tensor([0.5]), torch.tensor([3.0])
+    assert found.share == found.features.share <= 0.05
+    usual = torch.tensor([[0.8, 0.8]])
     near, far = torch.ones(1, 6), torch.full((1, 6), 100.0)
     assert float(found.distance(near, usual)) <= 1
-    assert float(found.distance(near, strange)) == 3
+    assert float(found.distance(near, torch.tensor([[3.0, 0.8]]))) == 3  # a first level, for itself
+    assert float(found.distance(near, torch.tensor([[0.8, 9.0]]))) > 1  # the last one, beside prototypes
     assert float(found.distance(far, usual)) > 1
+
+
+def test_what_is_joined_keeps_its_share_on_images_never_seen(network: DProtoNet) -> None:
+    shares = []
+    for seed in range(20):
+        features = measured_features(LEVELS, averages(300), averages(80, seed=seed + 1), learned=True)
+        found = familiarity_of(to_prototypes(80, seed), network, features=features)
+        assert found is not None
+        assert found.features is not None
+        new = found.features.strangeness(averages(200, seed=seed + 100))
+        shares.append(float((found.distance(to_prototypes(200, seed + 500), new) > 1).double().mean()))
+    assert sum(shares) / len(shares) == pytest.approx(found.share, abs=0.015)
+
+
+def test_joined_limits_are_read_again_and_checked(network: DProtoNet, copied: Path) -> None:
+    known = dp.load(copied).familiarity
+    assert known is not None
+    assert known.joined == ()
+    found = replace(known, joined=(0.25, 0.8))
+    found.write(copied)
+    assert Familiarity.read(copied) == found
+    content = json.loads((copied / FILE).read_text())
+    for damage in ([0.25], [1.5, 0.8], [0.25, 0.0], ["0.25", 0.8], 3):
+        (copied / FILE).write_text(json.dumps({**content, "joined": damage}))
+        with pytest.raises(dp.UserError, match=r"familiarity.json is damaged"):
+            dp.load(copied)
+
+
+def test_other_prototypes_are_joined_with_the_same_features(network: DProtoNet) -> None:
+    """Pruning moves all known images farther away; none of them may become strange by that."""
+    features, before = measured(), to_prototypes(60)
+    found = familiarity_of(before, network, features=features)
+    assert found is not None
+    assert found.features is not None
+    farther = before * 4
+    again = found.remeasured(farther, network, share=0.05, levels=features.val)
+    assert again.threshold == pytest.approx(2 * found.threshold, rel=1e-5)  # of squared distances the root
+    ratios = features.val / found.features.spread.limits
+    torch.testing.assert_close(again.distance(farther, ratios), found.distance(before, ratios))
+    alone = found.remeasured(farther, network, share=0.05)
+    assert alone.statistic == OF_FEATURES
+
+
+def test_a_run_of_an_earlier_version_says_what_it_said(copied: Path) -> None:
+    """It took averages as they are, and did not say so; each of its measures counts for itself."""
+    content = json.loads((copied / FILE).read_text())
+    del content["features"]["unit"], content["joined"]
+    (copied / FILE).write_text(json.dumps(content))
+    features = dp.load(copied).familiarity.features
+    assert features.unit is features.spread.unit is False
+    asked = torch.rand(3, sum(features.spread.widths))
+    wanted = [
+        float(level(part) / limit)
+        for row in asked
+        for level, part, limit in zip(
+            features.spread.levels,
+            row.unsqueeze(0).split(features.spread.widths, dim=1),
+            features.spread.limits,
+            strict=True,
+        )
+    ]
+    assert features.strangeness(asked).flatten().tolist() == pytest.approx(wanted, rel=1e-5)
 
 
 @pytest.mark.parametrize(("images", "by_prototypes"), [(38, False), (39, True)])
@@ -157,7 +224,7 @@ def test_from_few_images_nobody_knows_how_far_prototypes_may_be(
     network: DProtoNet, images: int, by_prototypes: bool
 ) -> None:
     assert enough(images) is by_prototypes
-    found = familiarity_of(torch.rand(images, 6) + 1, network, features=measured())
+    found = familiarity_of(to_prototypes(images), network, features=measured(val=images))
     assert found is not None
     assert (found.statistic == STATISTIC) is by_prototypes
 

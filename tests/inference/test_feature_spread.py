@@ -103,8 +103,19 @@ def test_the_strangest_level_counts() -> None:
     asked = known(5, 10, seed=3).float()
     torch.testing.assert_close(spread(asked), spread.distances(asked).amax(dim=1))
     moved = asked.clone()
-    moved[:, 4:] += 1000
+    moved[:, 4:] *= -1
     assert (spread(moved) == spread.distances(moved)[:, 1]).all()
+
+
+def test_how_strongly_a_level_answers_counts_for_nothing() -> None:
+    """Only in earlier versions; another mixture of channels counts in both."""
+    features = known(200, 10).float().abs()
+    spread = FeatureSpread.fit(features, (4, 6))
+    asked = known(5, 10, seed=3).float().abs()
+    torch.testing.assert_close(spread.distances(7 * asked), spread.distances(asked), rtol=1e-3, atol=1e-3)
+    assert (spread.distances(asked.roll(1, dims=1)) - spread.distances(asked)).abs().max() > 0.1
+    earlier = FeatureSpread([LevelSpread.fit(part) for part in features.split((4, 6), dim=1)], unit=False)
+    assert (earlier.distances(7 * asked) > 3 * earlier.distances(asked)).all()
 
 
 def test_tensors_are_small_and_restore_it() -> None:

@@ -2,7 +2,9 @@
 
 For each level of a backbone a Gaussian with Ledoit and Wolf's shrunken covariance, of which the main
 directions are kept: the Mahalanobis distance. Averages over an image at several levels know noise, blur and
-pictures of another kind, of which the few directions that tell classes apart know nothing.
+pictures of another kind, of which the few directions that tell classes apart know nothing. They are brought
+to length one first: how strongly a map answers says little of what is seen, but differs much between images
+(Mueller and Hein 2025, Mahalanobis++: improving OOD detection via feature normalization).
 """
 
 from collections.abc import Sequence
@@ -11,7 +13,7 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from dprotonet.inference.familiarity import conformal_threshold
+from dprotonet.inference.familiarity import conformal_threshold, log_usual
 
 KEPT = 64  # directions of a level with a variance of their own; the others share one
 FOLDS = 5
@@ -92,42 +94,54 @@ def _principal(centred: Tensor, kept: int) -> tuple[Tensor, Tensor]:
 
 
 class FeatureSpread(nn.Module):
-    """Averages (B, ΣC) of all levels to how strange images are (B,): 1 is the limit."""
+    """Averages (B, ΣC) of all levels to how far images are in each (B, L); `limits` are what is usual.
+
+    With `unit` the averages of a level are brought to length one; earlier versions took them as they are.
+    """
 
     limits: Tensor
 
-    def __init__(self, levels: Sequence[LevelSpread], limits: Tensor | None = None) -> None:
+    def __init__(
+        self, levels: Sequence[LevelSpread], limits: Tensor | None = None, *, unit: bool = True
+    ) -> None:
         super().__init__()
         self.levels = nn.ModuleList(levels)
         self.widths = [len(level.mean) for level in levels]
+        self.unit = unit
         self.register_buffer("limits", torch.ones(len(levels)) if limits is None else limits.float())
 
     def forward(self, averages: Tensor) -> Tensor:
+        """How strange images are (B,): 1 is the limit."""
         return (self.distances(averages) / self.limits).amax(dim=1)
 
     def distances(self, averages: Tensor) -> Tensor:
         """Of every level (B, L)."""
-        parts = averages.split(self.widths, dim=1)
+        parts = _by_level(averages, self.widths, unit=self.unit)
         return torch.stack([level(part) for level, part in zip(self.levels, parts, strict=True)], dim=1)
 
     @classmethod
     def fit(cls, known: Tensor, widths: Sequence[int]) -> Self:
         """From the averages (N, ΣC) of known images; its limits are still to be set."""
-        return cls([LevelSpread.fit(part) for part in known.split(list(widths), dim=1)])
+        return cls([LevelSpread.fit(part) for part in _by_level(known, widths, unit=True)])
 
     @classmethod
-    def empty(cls, kept: Sequence[tuple[int, int]]) -> Self:
+    def empty(cls, kept: Sequence[tuple[int, int]], *, unit: bool = True) -> Self:
         """To be filled from a file: directions and width of every level."""
-        return cls([LevelSpread(width, count) for count, width in kept])
+        return cls([LevelSpread(width, count) for count, width in kept], unit=unit)
 
     def limited(self, distances: Tensor, share: float) -> "FeatureSpread":
-        """The same with limits that `share` of known images exceed, by the distances (N, L) of some.
+        """The same with limits that `share` of known images exceed, by the distances (N, L) of some."""
+        usual = log_usual(distances)
+        beyond = conformal_threshold(usual.standard(distances).amax(dim=1), share)
+        return self.with_limits(usual.at(beyond))
 
-        Each level is divided by what `share` / 2 of them exceed; then the largest has a limit of its own.
-        """
-        usual = distances.quantile(1 - share / 2, dim=0).clamp_min(torch.finfo(torch.float32).tiny)
-        together = conformal_threshold((distances / usual).amax(dim=1), share)
-        return FeatureSpread(list(self.levels), usual * max(together, 1e-6))  # type: ignore[arg-type]
+    def with_limits(self, limits: Tensor) -> "FeatureSpread":
+        return FeatureSpread(list(self.levels), limits, unit=self.unit)  # type: ignore[arg-type]
+
+
+def _by_level(averages: Tensor, widths: Sequence[int], *, unit: bool) -> list[Tensor]:
+    parts = averages.split(list(widths), dim=1)
+    return [torch.nn.functional.normalize(part, dim=1) if unit else part for part in parts]
 
 
 def cross_fitted(known: Tensor, widths: Sequence[int], *, folds: int = FOLDS) -> Tensor:

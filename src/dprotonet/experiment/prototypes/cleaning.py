@@ -131,8 +131,8 @@ def _familiarity(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str
     if known is None or known.model.familiarity is None:
         return made.familiarity
     distances = known.distances[:, kept_mask(known.model, off).to(known.distances.device)]
-    before = known.model.familiarity
-    return before.remeasured(distances.cpu(), made.prototyped, share=before.share)
+    before, levels = known.model.familiarity, known.model.level_distances(known.data)
+    return before.remeasured(distances.cpu(), made.prototyped, share=before.share, levels=levels)
 
 
 def _calibration(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str]) -> Calibration | None:

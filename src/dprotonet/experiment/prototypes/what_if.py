@@ -39,7 +39,7 @@ class WhatIf:
             (item.scores, item.distances, labels) for item, labels in split_evidence(model, data, on_progress)
         ]
         scores, distances, labels = zip(*found, strict=True)
-        self.model = model
+        self.model, self.data = model, data
         self.scores = torch.cat(scores)
         self.distances = torch.cat(distances)
         self.labels = torch.cat(labels)

@@ -1,9 +1,10 @@
 """Whether an image is like those that a run has learned from, and what people are told if it is not.
 
 Two things say it: the backbone's features (`known_features.py`) and, where there are enough validation
-images, the distances to prototypes. Measured at the end of training or later by `dprotonet familiarity`, kept
-in the run folder as familiarity.json and familiarity.safetensors. They belong to one backbone and one set of
-prototypes: with others they say nothing, so they carry their digests.
+images, the distances to prototypes, which are joined with the last level of the features. Measured at the
+end of training or later by `dprotonet familiarity`, kept in the run folder as familiarity.json and
+familiarity.safetensors. They belong to one backbone and one set of prototypes: with others they say nothing,
+so they carry their digests.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ import json
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,21 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs import known_features
-from dprotonet.experiment.runs.known_features import KnownFeatures, MeasuredFeatures, enough
+from dprotonet.experiment.runs.known_features import (
+    KnownFeatures,
+    MeasuredFeatures,
+    enough,
+    evenly,
+    share_told,
+)
 from dprotonet.files import write_text
-from dprotonet.inference.familiarity import class_strangeness, conformal_threshold, rank_of, strangeness
+from dprotonet.inference.familiarity import (
+    Joined,
+    class_strangeness,
+    conformal_threshold,
+    joined_limits,
+    strangeness,
+)
 from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet, Network
@@ -47,6 +60,8 @@ class Familiarity:
     `threshold` is that of the distance to prototypes. Where these are parts, `owner` has the class of each,
     and `usual` what the two measures of OF_PARTS are divided by, so that they can be compared. `features` say
     whether the image is like the training images at all; with the statistic OF_FEATURES they alone count.
+    `joined` has the weight of prototypes beside the last level of features and the limit of both together;
+    where it is empty, as in earlier versions, each counts for itself.
     """
 
     threshold: float
@@ -57,16 +72,17 @@ class Familiarity:
     owner: Sequence[int] = ()
     usual: Sequence[float] = ()
     features: KnownFeatures | None = None
+    joined: Sequence[float] = ()
 
     def __post_init__(self) -> None:
-        for name in ("owner", "usual"):  # JSON has lists
+        for name in ("owner", "usual", "joined"):  # JSON has lists
             object.__setattr__(self, name, tuple(getattr(self, name)))
 
     def facts(self) -> dict[str, Any]:
         """All but the tensors of features, as JSON has it."""
         found = {item.name: getattr(self, item.name) for item in fields(self)}
-        features = None if self.features is None else self.features.facts()
-        return {**found, "owner": list(self.owner), "usual": list(self.usual), "features": features}
+        lists = {name: list(found[name]) for name in ("owner", "usual", "joined")}
+        return {**found, **lists, "features": None if self.features is None else self.features.facts()}
 
     @property
     def words(self) -> str:
@@ -79,34 +95,43 @@ class Familiarity:
             f"so are {percent(self.share)} of images like the {self.images} that limits were set on"
         )
 
-    def distance(self, distances: Tensor | None, strangeness: Tensor | None = None) -> Tensor:
+    def distance(self, distances: Tensor | None, levels: Tensor | None = None) -> Tensor:
         """How far images are from what is known, (B,), the limit being 1.
 
-        From distances to prototypes (B, P) and how strange their features are (B,); the stranger counts.
+        From distances to prototypes (B, P) and how strange their features are in every level (B, L); the
+        strangest counts.
         """
         if self.statistic == OF_FEATURES or distances is None:
-            if strangeness is None:
+            if levels is None:
                 raise ValueError("features are needed")
-            return strangeness.double()
+            return levels.double().amax(dim=1)
         far = _measure(distances, self.owner, self.usual).double() / self.threshold
-        return far if strangeness is None else torch.maximum(far, strangeness.double())
-
-    def with_features(self, features: KnownFeatures | None) -> "Familiarity":
-        """Beside the distance to prototypes these features; each gives its share of the warnings."""
-        if features is None:
-            return self
-        return replace(self, share=self.share + features.share, features=features)
+        if levels is None:
+            return far
+        last = Joined(*self.joined)(far, levels[:, -1]) if self.joined else far
+        others = levels[:, :-1] if self.joined else levels
+        return torch.cat([others.double(), last.unsqueeze(1)], dim=1).amax(dim=1)
 
     def without_prototypes(self) -> "Familiarity | None":
         """What is left where its prototypes are no longer these: the features, if it has them."""
         return None if self.features is None else of_features(self.features, self.images)
 
-    def remeasured(self, distances: Tensor | None, network: Network, *, share: float) -> "Familiarity":
-        """With other prototypes, by the distances (N, P) of known images; its features are as they were."""
+    def remeasured(
+        self, distances: Tensor | None, network: Network, *, share: float, levels: Tensor | None = None
+    ) -> "Familiarity":
+        """With other prototypes, by the distances (N, P) of known images; its Gaussians are as they were.
+
+        `levels` are the distances (N, L) of the same images to the features, where it has some.
+        """
         if self.statistic == OF_FEATURES or distances is None or not isinstance(network, DProtoNet):
             return self
-        part = share if self.features is None else share / 2
-        return of_prototypes(distances, network, share=part).with_features(self.features)
+        if self.features is None:
+            return of_prototypes(distances, network, share=share)
+        if levels is None or not enough(len(distances), share / 2):
+            return of_features(self.features, self.images)
+        old = self.features
+        measured = MeasuredFeatures(old.taken, old.spread, levels, levels, old.fitted)
+        return of_both(distances, network, measured, share=share)
 
     def fits(self, network: Network) -> bool:
         """Whether it was measured with this backbone and these prototypes."""
@@ -184,12 +209,19 @@ def checked(found: Familiarity) -> Familiarity:
     numbers = (found.threshold, found.share, found.images)
     if not all(type(value) in (int, float) and math.isfinite(value) and value > 0 for value in numbers):
         raise ValueError("threshold, share and images must be numbers above 0")
+    if found.joined and not _can_join(found.joined):
+        raise ValueError("joined must have a weight from 0 to 1 and a limit above 0")
     known = (STATISTIC, OF_PARTS, OF_FEATURES)
     if found.statistic not in known or not isinstance(found.prototypes, str):
         raise ValueError(f"this version knows the statistics {', '.join(known)} only")
     if found.statistic == OF_PARTS and not _are_of_parts(found.owner, found.usual):
         raise ValueError("owner must have a class for every prototype, usual two numbers above 0")
     return found
+
+
+def _can_join(joined: Sequence[object]) -> bool:
+    numbers = len(joined) == 2 and all(type(value) is float and 0 < value < math.inf for value in joined)
+    return numbers and Joined(*joined).weight < 1  # type: ignore[arg-type]
 
 
 def _are_of_parts(owner: Sequence[object], usual: Sequence[object]) -> bool:
@@ -224,20 +256,38 @@ def familiarity_of(
 ) -> Familiarity | None:
     """The limits, of which `share` of known images exceed one; None where nothing can be measured.
 
-    Of the distances (N, P) of known images that were not trained on, and of `features`. Each of the two gets
-    half of the share. From few images nobody knows what so few of them exceed: then features alone decide.
+    Of the distances (N, P) of known images that were not trained on, and of `features`, which were measured
+    on the same ones. From few images nobody knows how far prototypes may be: then features alone decide.
     """
-    few = distances is None or not enough(len(distances), share / 2)
-    if distances is None or not isinstance(network, DProtoNet) or (few and features is not None):
-        return (
-            None
-            if features is None
-            else of_features(features.limited(network, share), len(features.distances))
-        )
     if features is None:
-        return of_prototypes(distances, network, share=share)
-    known = of_prototypes(distances, network, share=share / 2)
-    return known.with_features(features.limited(network, share / 2))
+        by_prototypes = distances is not None and isinstance(network, DProtoNet)
+        return of_prototypes(distances, network, share=share) if by_prototypes else None  # type: ignore[arg-type]
+    few = distances is None or not enough(len(distances), share / 2)
+    if few or distances is None or not isinstance(network, DProtoNet):
+        return of_features(features.limited(network, share), len(features.distances))
+    return of_both(distances, network, features, share=share)
+
+
+def of_both(
+    distances: Tensor, network: DProtoNet, features: MeasuredFeatures, *, share: float = SHARE
+) -> Familiarity:
+    """Prototypes joined with the last level of features, beside the other levels: one limit for all."""
+    distances = distances[list(evenly(len(distances)))]  # of these images features are known
+    owner, usual = _of_parts(distances, network)
+    limits = joined_limits(_measure(distances, owner, usual), features.val, share)
+    count, statistic = len(distances), OF_PARTS if owner else STATISTIC
+    spread = features.spread.with_limits(limits.levels)
+    return Familiarity(
+        limits.first,
+        share_told(count, share),
+        count,
+        prototypes_digest(network),
+        statistic,
+        owner,
+        usual,
+        features.known(network, spread, share_told(count, share)),
+        limits.joined,
+    )
 
 
 def of_features(known: KnownFeatures, images: int) -> Familiarity:
@@ -249,13 +299,10 @@ def of_prototypes(distances: Tensor, network: DProtoNet, *, share: float = SHARE
     """The threshold from the distances (N, P) of known images that were not trained on."""
     owner, usual = _of_parts(distances, network)
     threshold = conformal_threshold(_measure(distances, owner, usual), share)
-    count = len(distances)
-    told = 1 - rank_of(count, share) / (count + 1)  # with few images more than was asked for
+    count, digest = len(distances), prototypes_digest(network)
     tiny = torch.finfo(torch.float32).tiny  # all known images lie on prototypes: anything else is strange
     statistic = OF_PARTS if owner else STATISTIC
-    return Familiarity(
-        max(threshold, tiny), told, count, prototypes_digest(network), statistic, tuple(owner), tuple(usual)
-    )
+    return Familiarity(max(threshold, tiny), share_told(count, share), count, digest, statistic, owner, usual)
 
 
 def _of_parts(distances: Tensor, network: DProtoNet) -> tuple[list[int], list[float]]:

@@ -35,19 +35,20 @@ class KnownFeatures:
     share: float
     fitted: int  # images
     spread: FeatureSpread = field(compare=False, repr=False)
+    unit: bool = False  # averages have length one; earlier versions took them as they are, and did not say
 
     def facts(self) -> dict[str, Any]:
         """All but the tensors."""
-        names = ("backbone", "tensors", "share", "fitted")
+        names = ("backbone", "tensors", "share", "fitted", "unit")
         return {"taken": list(self.taken), **{name: getattr(self, name) for name in names}}
 
     def fits(self, network: Network) -> bool:
         return self.backbone == backbone_digest(network)
 
     def strangeness(self, averages: Tensor) -> Tensor:
-        """Of images (B,), by the averages of their levels; 1 is the limit."""
-        found: Tensor = self.spread.to(averages.device)(averages)
-        return found
+        """Of images in every level (B, L), by the averages of their levels; 1 is the limit."""
+        spread = self.spread.to(averages.device)
+        return spread.distances(averages) / spread.limits
 
     def write(self, folder: Path) -> None:
         save_tensors(folder / FILE, self.spread.state_dict())
@@ -55,7 +56,10 @@ class KnownFeatures:
     @classmethod
     def read(cls, folder: Path, facts: dict[str, Any]) -> "KnownFeatures":
         """Of a run folder; nothing in it is trusted."""
-        spread = spread_of(load_tensors(folder / FILE))
+        unit = facts.get("unit", False)
+        if type(unit) is not bool:
+            raise ValueError("unit must be true or false")
+        spread = spread_of(load_tensors(folder / FILE), unit=unit)
         found = cls(**{**facts, "taken": tuple(facts["taken"])}, spread=spread)
         if not all(type(number) is int and number >= 0 for number in found.taken):
             raise ValueError("taken must be numbers of maps")
@@ -67,20 +71,30 @@ class KnownFeatures:
 
 
 class MeasuredFeatures(NamedTuple):
-    """Gaussians of known images, and distances (N, L) of some that they were not fitted to, for limits."""
+    """Gaussians of known images, and distances (N, L) of some that they were not fitted to, for limits.
 
-    levels: Levels
+    `val` are those of the validation images, in their order.
+    """
+
+    taken: tuple[int, ...]
     spread: FeatureSpread
     distances: Tensor
+    val: Tensor
     fitted: int
 
     def limited(self, network: Network, share: float) -> KnownFeatures:
         """With the limits that `share` of known images exceed."""
         spread = self.spread.limited(self.distances, share)
-        count = len(self.distances)
-        told = 1 - rank_of(count, share) / (count + 1)  # with few images more than was asked for
+        return self.known(network, spread, share_told(len(self.distances), share))
+
+    def known(self, network: Network, spread: FeatureSpread, share: float) -> KnownFeatures:
         digests = backbone_digest(network), tensor_digest(spread.state_dict())
-        return KnownFeatures(self.levels.taken, *digests, told, self.fitted, spread)
+        return KnownFeatures(self.taken, *digests, share, self.fitted, spread, spread.unit)
+
+
+def share_told(images: int, share: float) -> float:
+    """What share of known images really exceeds limits from so many; with few more than was asked for."""
+    return 1 - rank_of(images, share) / (images + 1)
 
 
 def measured_features(levels: Levels, train: Tensor, val: Tensor, *, learned: bool) -> MeasuredFeatures:
@@ -91,10 +105,10 @@ def measured_features(levels: Levels, train: Tensor, val: Tensor, *, learned: bo
     images are too near, and only used where there are too few others.
     """
     spread = FeatureSpread.fit(train, levels.widths)
-    distances = spread.distances(val) if len(val) else torch.empty(0, len(levels.widths))
+    found = distances = spread.distances(val) if len(val) else torch.empty(0, len(levels.widths))
     if not learned or not enough(len(val)):
         distances = torch.cat([cross_fitted(train, levels.widths), distances])
-    return MeasuredFeatures(levels, spread, distances, len(train))
+    return MeasuredFeatures(levels.taken, spread, distances, found, len(train))
 
 
 def enough(images: int, share: float = 0.05 / 2) -> bool:
@@ -103,7 +117,7 @@ def enough(images: int, share: float = 0.05 / 2) -> bool:
 
 
 def seen_by(backbone: nn.Module, images: Tensor, known: KnownFeatures | None) -> tuple[Tensor, Tensor | None]:
-    """The feature map of images, and how strange they are (B,), where that is known, by one pass."""
+    """The feature map of images and, where it is known, how strange their levels are (B, L), by one pass."""
     if known is None:
         return backbone(images), None
     assert isinstance(backbone, Backbone)
@@ -142,11 +156,11 @@ def evenly(count: int, most: int = MOST) -> Sequence[int]:
     return range(count) if count <= most else [number * count // most for number in range(most)]
 
 
-def spread_of(tensors: dict[str, Tensor]) -> FeatureSpread:
+def spread_of(tensors: dict[str, Tensor], *, unit: bool) -> FeatureSpread:
     """The Gaussians in a file's tensors."""
     try:
         sizes = [tensors[f"levels.{number}.directions"].shape for number in range(len(tensors["limits"]))]
-        spread = FeatureSpread.empty([(kept, width) for kept, width in sizes])
+        spread = FeatureSpread.empty([(kept, width) for kept, width in sizes], unit=unit)
         spread.load_state_dict(tensors)
     except (KeyError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"{FILE} has other tensors ({error})") from None

@@ -24,12 +24,12 @@ class Look(NamedTuple):
 def look(network: Network, inputs: Tensor, known: Familiarity | None) -> Look:
     """At images (B, C, H, W) as the network wants them."""
     encoder = network.encoder
-    features, strangeness = seen_by(encoder.backbone, inputs, None if known is None else known.features)
+    features, levels = seen_by(encoder.backbone, inputs, None if known is None else known.features)
     feature_map = encoder.shaping(features)
     regions = encoder.regions(feature_map)
     if isinstance(network, BlackBox):
-        far = None if known is None else known.distance(None, strangeness)
+        far = None if known is None else known.distance(None, levels)
         return Look(network.logits_of(regions), feature_map, None, far)
     evidence = network.evidence_of(regions)
-    far = None if known is None else known.distance(evidence.distances, strangeness)
+    far = None if known is None else known.distance(evidence.distances, levels)
     return Look(evidence.logits, feature_map, evidence, far)

@@ -13,7 +13,7 @@ from dprotonet.config import Config
 from dprotonet.data.base import ImageData
 from dprotonet.data.transforms import Normalise, Views
 from dprotonet.encoder.backbone import Backbone
-from dprotonet.encoder.level_averages import every_level
+from dprotonet.encoder.level_averages import Levels, every_level
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.experiment.runs.calibration import (
@@ -216,12 +216,23 @@ class TrainedModel:
             raise UserError("no images to take the threshold from; give data with a validation split")
         distances = known_distances(self.network, views, on_progress=on_progress)
         if train is None and self.familiarity is not None and self.familiarity.features is not None:
-            return self.familiarity.remeasured(distances, self.network, share=share)
+            levels = self.level_distances(known, on_progress)
+            return self.familiarity.remeasured(distances, self.network, share=share, levels=levels)
         measured = None if train is None else self._measured_features(train, views, on_progress)
         found = familiarity_of(distances, self.network, share=share, features=measured)
         if found is None:
             raise UserError("a black box knows features only; give the data it was trained on")
         return found
+
+    def level_distances(self, known: ImageData, on_progress: Progress | None = None) -> Tensor | None:
+        """How far images are from the features it knows, (N, L); None where it knows none."""
+        features = None if self.familiarity is None else self.familiarity.features
+        if features is None:
+            return None
+        views = Views(known, self.normalise, augment=None, seed=0)
+        levels = Levels(features.taken, tuple(features.spread.widths))
+        averages = level_averages(self.network, views, levels, on_progress=on_progress)
+        return features.spread.distances(averages)
 
     def _measured_features(
         self, train: ImageData, known: Views, on_progress: Progress | None
