@@ -205,6 +205,10 @@ def test_explain_one_class_and_not_another(
     assert sum(shown) + item["folded"]["ahead"] + item["folded"]["behind"] == pytest.approx(
         item["difference"]
     )
+    for row in item["rows"]:
+        own = row["own"] if row["own"] is not None else row["other"]
+        assert row["marks"][str(own)]["reliability_word"] == row["reliability_word"]
+        assert row["place_warning"] == ""  # nobody has measured a limit
     folder = Path(item["folder"])
     assert np.load(folder / item["files"]["heatmap"]).shape == (64, 64)
     assert np.load(folder / item["rows"][1]["files"]["heatmap"]).shape == (64, 64)

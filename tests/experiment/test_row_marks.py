@@ -2,17 +2,22 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from PIL import ImageColor
 
+import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.errors import UserError
 from dprotonet.experiment.explaining import row_marks as module
+from dprotonet.experiment.explaining.evidence_picture import evidence_picture
 from dprotonet.experiment.explaining.row_marks import RowMark, row_marks
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.runs.row_places import FILE, PlaceLimit, limit_of
+from dprotonet.figures.style import CAUTION
 
 
 @pytest.fixture
@@ -115,3 +120,33 @@ def test_a_limit_of_other_weights_counts_as_none_and_a_damaged_one_is_named(run:
 def test_bad_shares_are_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reliability", str(run), "--share", "2"]) == 2
     assert "--share is 2.0" in capsys.readouterr().err
+
+
+def test_sheets_say_what_rows_are_worth(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a limit that every row is beyond, both kinds of sheets have the amber of a warning, else none."""
+    model = Model.load(run)
+    image = module.source_image(model, 0)
+    (prediction,) = model.predict_many([image])
+    model.familiarity = None  # another amber warning
+    prediction = replace(prediction, distance=None)
+
+    def sheets() -> list[bool]:
+        (found,) = model.explain_contrast(image, preset=dp.preset("fast", iterations=1, zoom=1.0))
+        drawn = [evidence_picture(model, image, prediction, marks=True), found.picture()]
+        return [ImageColor.getrgb(CAUTION) in dict(map(reversed, one.getcolors(10**7))) for one in drawn]
+
+    assert sheets() == [False, False]
+    monkeypatch.setattr(module, "_stored_limit", lambda _model: -1.0)
+    assert sheets() == [True, True]
+    plain = evidence_picture(model, image, prediction)
+    assert plain.tobytes() != evidence_picture(model, image, prediction, marks=True).tobytes()
+
+
+def test_marks_of_predict_are_for_its_pictures(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = str(run / Model.load(run).prototypes[0].image)
+    assert main(["predict", str(run), source, "--marks"]) == 2
+    assert "--marks is for the pictures of --out FOLDER" in capsys.readouterr().err
+    assert main(["predict", str(run), source, "--marks", "--out", str(run / "x.csv")]) == 2
+    assert "a table has none" in capsys.readouterr().err
+    assert main(["predict", str(run), source, "--marks", "--out", str(run / "pictures")]) == 0
+    assert len(list((run / "pictures").glob("*.png"))) > 0

@@ -13,8 +13,8 @@ from PIL import Image, ImageColor
 import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.explaining.evidence_picture import evidence_picture
 from dprotonet.experiment.explaining.explain import ExplainedPrediction
-from dprotonet.experiment.explaining.pictures import evidence_picture
 from dprotonet.experiment.runs.familiarity import FILE, Familiarity, prototypes_digest, warning_of
 from dprotonet.figures.style import CAUTION
 from dprotonet.report.cases import Places, case, studied

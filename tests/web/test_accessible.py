@@ -28,6 +28,12 @@ FAULTS = """() => {
     const controls = "button, a[href], input, select, progress, nav, dialog[open]";
     for (const one of document.querySelectorAll(controls))
         if (seen(one) && !named(one)) faults.push(`no name: ${one.outerHTML.slice(0, 90)}`);
+    for (const one of document.querySelectorAll("button[aria-label], a[aria-label]")) {
+        const words = one.textContent.trim().toLowerCase();
+        const name = one.getAttribute("aria-label").toLowerCase();
+        if (seen(one) && /^[a-z ]+$/.test(words) && !name.includes(words))
+            faults.push(`said otherwise than shown: ${one.outerHTML.slice(0, 90)}`);
+    }
     for (const one of document.querySelectorAll("img:not([alt]), canvas:not([role=img]):not([aria-hidden])"))
         faults.push(`no text: ${one.outerHTML.slice(0, 90)}`);
     for (const one of document.querySelectorAll("button button, a button, button a, label button"))
@@ -129,6 +135,8 @@ def test_the_measure_of_names_finds_faults(page: Page, address: str) -> None:
     expect(page.locator("#run")).to_contain_text("classes")
     page.evaluate("() => document.querySelector('main').append(document.createElement('button'))")
     assert any("no name" in one for one in page.evaluate(FAULTS))
+    page.evaluate("() => Object.assign(main.lastChild, { textContent: 'Go', ariaLabel: 'Send' })")
+    assert any("said otherwise" in one for one in page.evaluate(FAULTS))
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -103,6 +103,9 @@ def _add_calibration(table: "Table", summary: dict[str, Any]) -> None:
     table.add_row("Brier score", f"{summary['brier']:.4f}")
     for share, right in summary["accuracy_at_coverage"].items():
         table.add_row(f"accuracy of the surest {percent(float(share), 0)}", percent(right))
+    for share, sets in summary["class_sets"].items():
+        said = f"{percent(sets['covered'])}, {sets['mean_size']:.2f} classes each"
+        table.add_row(f"covered by sets for {percent(float(share), 0)}", said)
 
 
 def _measures(positive: str | None) -> dict[str, str]:

@@ -89,7 +89,9 @@ def show_contrast(found: Sequence[dict[str, Any]]) -> None:
         print(f"{item['name']}: {item['class_name']} ({percent(item['probability'])}), not {item['versus']}")
         for row in item["rows"]:
             sides = f"{number(row['points'])} and {number(row['versus_points'])}"
-            print(f"  {row['name']}: {sides}, {number(row['difference'], signed=True)}")
+            careful = f", careful: {row['place_warning']}" if row["place_warning"] else ""
+            difference = number(row["difference"], signed=True)
+            print(f"  {row['name']}: {sides}, {difference}, {row['reliability_word']}{careful}")
         rest = item["folded"]
         if rest["count"]:
             sides = f"{number(rest['ahead'], signed=True)} for, {number(rest['behind'], signed=True)} against"

@@ -34,6 +34,9 @@ class PredictArguments:
     out: Path | None = None
     """A folder: also save a picture of the evidence for each image. FILE.csv or FILE.parquet: write one row
     per image into a table instead, for any number of images; interrupted, the same command goes on."""
+    marks: bool = False
+    """With --out FOLDER: each row of the pictures also says how reliable it is (docs/clinical.md). It takes
+    about ten more passes per image."""
     overwrite: bool = False
     """Replace the table of --out, if it is there."""
     classes: int = 3
@@ -54,7 +57,11 @@ def main(words: list[str]) -> None:
     if min(arguments.top, arguments.batch_size, arguments.classes) < 1:
         raise UserError("--top, --batch-size and --classes must be at least 1")
     if arguments.out is not None and is_table(arguments.out):
+        if arguments.marks:
+            raise UserError("--marks is for the pictures of --out FOLDER, and a table has none")
         return predict_table(arguments)
+    if arguments.marks and arguments.out is None:
+        raise UserError("--marks is for the pictures of --out FOLDER")
     if arguments.overwrite:
         raise UserError("--overwrite is for a table, --out FILE.csv or FILE.parquet")
     return _predict_and_show(arguments)
@@ -150,11 +157,15 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
 
 
 def _save_pictures(model: "Model", predictions: Sequence["Prediction"], arguments: PredictArguments) -> None:
-    from dprotonet.experiment.explaining.pictures import evidence_picture, save_picture
+    from dprotonet.experiment.explaining.evidence_picture import evidence_picture
+    from dprotonet.experiment.explaining.pictures import save_picture
 
     assert arguments.out is not None
     for number, item in enumerate(predictions):
         path = arguments.out / f"{number:04d}-{Path(item.name).stem}.png"
         title = Path(item.name).name
-        save_picture(evidence_picture(model, item.name, item, title=title, rows=arguments.top), path)
+        drawn = evidence_picture(
+            model, item.name, item, title=title, rows=arguments.top, marks=arguments.marks
+        )
+        save_picture(drawn, path)
         print(f"evidence of {item.name}: {path}", file=sys.stderr)

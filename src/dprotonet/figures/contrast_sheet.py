@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
+from dprotonet.figures.notice import Notice
 from dprotonet.figures.overlay import draw_key
 from dprotonet.figures.style import (
     AGAINST,
@@ -33,7 +34,7 @@ LEFT = MARGIN + PICTURE + 56
 THUMB, ROW, APART = 118, 136, 12
 NAME = LEFT + 3 * (THUMB + APART) + 8
 COLUMNS = (NAME + 236, NAME + 352)  # right edges of the points for either class
-BARS, WIDTH = NAME + 384, 280  # where the bars begin, and how far both sides reach together
+BARS, WIDTH = NAME + 448, 280  # where the bars begin, after room for a number, and how far both sides reach
 TOP = MARGIN + 66
 HEADS, LINE, NEAR = 62, 34, 164
 RIGHT = BARS + WIDTH + 92
@@ -49,6 +50,8 @@ class ContrastSheetRow:
     place: Tensor | None
     source: Tensor | None
     other_source: Tensor | None
+    mark: str = ""  # how reliable the place is
+    warning: str = ""  # which training image's place does not look like it, if one does not
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,12 @@ def _draw_row(canvas: Canvas, row: ContrastSheetRow, middle: int, most: float) -
     for place, shown in enumerate((row.place, row.source, row.other_source)):
         if shown is not None:
             canvas.picture((LEFT + place * (THUMB + APART), middle - THUMB // 2), shown, THUMB)
-    canvas.text((NAME, middle), row.name, bold=True, anchor="lm", width=COLUMNS[0] - NAME - 70)
+    room = COLUMNS[0] - NAME - 70
+    notice = Notice(row.warning, room)
+    name = middle - (12 if row.mark else 0) - notice.height // 2
+    canvas.text((NAME, name), row.name, bold=True, anchor="lm", width=room)
+    canvas.text((NAME, name + 24), row.mark, size=SMALL, colour=MUTED, anchor="lm", width=room)
+    notice.draw(canvas, (NAME, name + (38 if row.mark else 16)))
     for column, points in zip(COLUMNS, (row.points, row.other_points), strict=True):
         canvas.text((column, middle), number(points), anchor="rm")
     _draw_bar(canvas, row.points - row.other_points, middle, most)

@@ -14,6 +14,7 @@ from torch import Tensor
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.decision import LEFT, TOP, Decision
 from dprotonet.figures.ledger import FACTORS, Ledger
+from dprotonet.figures.notice import Notice
 from dprotonet.figures.style import BODY, MARGIN, MUTED, PAPER, SMALL, TITLE
 
 LIKE = 44  # room for the sign between two pictures
@@ -34,6 +35,8 @@ class EvidenceSheetRow:
     place: Tensor | None = None  # (3, H, W) uint8, the place of the input that looks like it, if that is one
     part: str = ""  # what people call the part, if it has a name
     ahead: str = ""  # what the order of the rows goes by, where that is not the points
+    mark: str = ""  # how reliable the row is
+    warning: str = ""  # what is wrong with the pair of pictures, if anything is
 
 
 def evidence_sheet(
@@ -90,8 +93,10 @@ def _draw_row(canvas: Canvas, row: EvidenceSheetRow, middle: int) -> None:
     canvas.picture((left, middle - THUMB // 2), row.source, THUMB)
     left += THUMB + 20
     room = LEDGER.factors - FACTORS - left
-    middle -= 10 if row.ahead else 0
+    told = " · ".join(one for one in (row.mark, row.ahead) if one)
+    middle -= 10 if told else 0
     canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=room)
     words = f"{row.part}, #{row.prototype}" if row.part else f"prototype #{row.prototype}"
     canvas.text((left, middle + 20), words, size=SMALL, colour=MUTED, width=room)
-    canvas.text((left, middle + 42), row.ahead, size=SMALL, colour=MUTED, width=LEDGER.factors - left)
+    canvas.text((left, middle + 42), told, size=SMALL, colour=MUTED, width=LEDGER.factors - left)
+    Notice(row.warning, LEDGER.factors - left).draw(canvas, (left, middle + (52 if told else 30)))

@@ -37,6 +37,19 @@ MEANINGS: Mapping[str, str] = {
         "How far the image is from everything the run knows; 1 is the limit. Beyond it a warning is "
         "given, as for about one known image in twenty."
     ),
+    "steady": (
+        "Does the place stay where it is when noise is added to the image? ●●● steady: in all of eight noisy "
+        "copies; ●●○ moves: in at least half; ●○○ unsteady: in fewer. Steady does not mean right."
+    ),
+    "differ": (
+        "Many other places of the training image look more like this place than the one that is shown. About "
+        "one row in twenty of rightly answered images gets this warning. Doubt the row."
+    ),
+    "set": (
+        "A prediction set: on images like the training images the true class is in it at least as often as "
+        "the coverage says, on average over images. More coverage takes more classes. Nothing is promised "
+        "for images unlike them, nor for each class."
+    ),
     "purity": (
         "Of the training images most similar to a prototype (ten, or as many as its class has), the share "
         "that is of its own class. Low purity means: it looks like other classes too."

@@ -173,7 +173,7 @@ def _row(item: Studied, entry: EvidenceItem, places: Places, source: Tensor) -> 
         points=entry.contribution,
         like=entry.words,
         ahead=entry.ahead,
-        mark="" if mark is None else f"{mark.symbol} {mark.word}",
+        mark="" if mark is None else mark.said,
         differ="" if mark is None else mark.warning,
     )
 

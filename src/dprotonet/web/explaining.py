@@ -4,6 +4,7 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
+from dprotonet.experiment.explaining.row_marks import row_marks
 from dprotonet.experiment.explaining.streaming import GrowingMap, grow_class_map, grow_evidence, interruptible
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.web.image_record import ImageRecord, as_map, map_key, small_map
@@ -19,17 +20,24 @@ class Explaining:
         self.model, self.preset = model, preset
 
     def places(self, seen: ImageRecord, prototypes: Sequence[int], job: Job) -> None:
-        """Each of the prototypes in the image and in its source, kept with the image."""
+        """Each of the prototypes in the image and in its source, what the row is worth; kept with the image.
+
+        The latter takes a tenth or less of the passes that the former does.
+        """
         items = {item.prototype: item for item in seen.answer.evidence(0)}
-        wanted = [items[number] for number in prototypes]
-        if not wanted:
-            return
+        unplaced = [items[number] for number in prototypes if not seen.places.find(str(number))]
+        unmarked = [items[number] for number in prototypes if not seen.marks.find(str(number))]
         with interruptible(self.model, job.check):
-            rows = grow_evidence(
-                self.model, seen.pixels, wanted, preset=self.preset, watch=lambda now: _tell(job, now)
-            )
-        for row in rows:
-            seen.keep(row)
+            if unplaced:
+                rows = grow_evidence(
+                    self.model, seen.pixels, unplaced, preset=self.preset, watch=lambda now: _tell(job, now)
+                )
+                for row in rows:
+                    seen.keep(row)
+            if unmarked:
+                (marks,) = row_marks(self.model, [seen.pixels], [unmarked])
+                for item, mark in zip(unmarked, marks, strict=True):
+                    seen.marks.add(mark, key=str(item.prototype))
 
     def class_map(
         self, seen: ImageRecord, label: int, method: str, job: Job, versus: int | None = None

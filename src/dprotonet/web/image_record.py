@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dprotonet.experiment.explaining.explain import ExplainedRow, Explanation
 from dprotonet.experiment.explaining.pictures import boxed_place
+from dprotonet.experiment.explaining.row_marks import RowMark
 from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.figures import ExplanationRow, explanation_sheet, overlay, picture
@@ -47,7 +48,7 @@ class RowPlace:
 
 @dataclass(frozen=True, eq=False)
 class ImageRecord:
-    """One image; ids of `places` are numbers of prototypes, ids of `maps` are those of `map_key`."""
+    """One image; ids of `places` and `marks` are numbers of prototypes, of `maps` those of `map_key`."""
 
     name: str
     pixels: Tensor  # (3, S, S) uint8, as the network saw it
@@ -56,7 +57,13 @@ class ImageRecord:
     answer: Answer
     truth: str | None = None  # the class of an image of the run's own data, by name
     places: BoundedStore[RowPlace] = field(default_factory=lambda: BoundedStore(_PLACES))
+    marks: BoundedStore[RowMark] = field(default_factory=lambda: BoundedStore(_PLACES))
     maps: BoundedStore[Map] = field(default_factory=lambda: BoundedStore(_MAPS))
+
+    def lacking(self, prototypes: Collection[int]) -> list[int]:
+        """Those of which the places, or what they are worth, are not known."""
+        known = self.places, self.marks
+        return [number for number in prototypes if not all(some.find(str(number)) for some in known)]
 
     def keep(self, row: ExplainedRow) -> None:
         """A finished place."""
@@ -89,6 +96,7 @@ class ImageRecord:
         return encoded(drawn)
 
     def _drawn(self, item: EvidenceItem, place: RowPlace) -> ExplanationRow:
+        mark = self.marks.find(str(item.prototype))
         return ExplanationRow(
             boxed_place(overlay(self.pixels, place.image.heatmap.float()), item.place),
             boxed_place(overlay(place.source_image, place.source.heatmap.float()), item.source_place),
@@ -100,6 +108,8 @@ class ImageRecord:
             item.part,
             item.place is not None,
             item.ahead,
+            "" if mark is None else mark.said,
+            "" if mark is None else mark.warning,
         )
 
 

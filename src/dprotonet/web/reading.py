@@ -3,11 +3,14 @@
 import math
 from dataclasses import asdict
 
+from dprotonet.experiment.evaluation.calibration import measured_sets, promised
+from dprotonet.experiment.explaining.row_marks import RowMark
 from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.figures.style import sentence
 from dprotonet.web import schemas
+from dprotonet.web.image_record import ImageRecord
 from dprotonet.web.job import Job
 from dprotonet.web.service import Service
 
@@ -33,7 +36,7 @@ def reading(service: Service, key: str, question: schemas.Question) -> schemas.R
         probabilities=_probabilities(service, seen.answer.probabilities(off).tolist()),
         score=score,
         predicted_score=float(logits[predicted]),
-        rows=[_row(item) for item in shown],
+        rows=[_row(item, seen.marks.find(str(item.prototype))) for item in shown],
         others=len(others),
         rest=score - sum(item.contribution for item in shown) if evidence else 0.0,
         rest_for=sum(max(item.contribution, 0.0) for item in others),
@@ -44,7 +47,46 @@ def reading(service: Service, key: str, question: schemas.Question) -> schemas.R
         distance=seen.answer.distance,
         calibrated=service.model.calibration is not None,
         warning=sentence(warning_of(seen.answer.distance)),
+        sets=[] if off else _sets(service, seen),
     )
+
+
+def mark_facts(mark: RowMark) -> schemas.RowMarkFacts:
+    """What a row is worth."""
+    return schemas.RowMarkFacts(
+        reliability=mark.kept,
+        word=mark.word,
+        said=mark.said,
+        place_rank=mark.rank,
+        place_limit=mark.limit,
+        places_differ=mark.differ,
+        warning=mark.warning,
+    )
+
+
+def calibration_facts(service: Service) -> schemas.CalibrationFacts | None:
+    """What the run's probabilities are fitted to, and the sets that they allow."""
+    known = service.model.calibration
+    if known is None:
+        return None
+    measured = measured_sets(service.model.folder, service.model.network)
+    sets = [
+        schemas.SetFacts(coverage=share, **(asdict(measured[share]) if share in measured else {}))
+        for share in promised(known)
+    ]
+    return schemas.CalibrationFacts(images=known.images, source=known.source, sets=sets)
+
+
+def _sets(service: Service, seen: ImageRecord) -> list[schemas.ClassSet]:
+    known, classes = service.model.calibration, service.model.classes
+    if known is None:
+        return []
+    shares = seen.answer.probabilities()
+    found = {coverage: known.class_set(shares, coverage) for coverage in promised(known)}
+    return [
+        schemas.ClassSet(coverage=coverage, labels=labels, class_names=[classes[one] for one in labels])
+        for coverage, labels in found.items()
+    ]
 
 
 def job_facts(job: Job) -> schemas.JobFacts:
@@ -73,7 +115,7 @@ def _box(place: Place | None) -> schemas.PlaceBox | None:
     return None if place is None else schemas.PlaceBox(**asdict(place.shown))
 
 
-def _row(item: EvidenceItem) -> schemas.EvidenceRow:
+def _row(item: EvidenceItem, mark: RowMark | None) -> schemas.EvidenceRow:
     return schemas.EvidenceRow(
         prototype=item.prototype,
         class_name=item.class_name,
@@ -88,4 +130,5 @@ def _row(item: EvidenceItem) -> schemas.EvidenceRow:
         lead=item.lead,
         rival=item.rival,
         ahead=item.ahead,
+        mark=None if mark is None else mark_facts(mark),
     )

@@ -12,7 +12,7 @@ from dprotonet.figures import HEAT
 from dprotonet.figures.meanings import MEANINGS
 from dprotonet.version import __version__
 from dprotonet.web import schemas
-from dprotonet.web.reading import job_facts
+from dprotonet.web.reading import calibration_facts, job_facts
 from dprotonet.web.routes import PNG, REFUSALS, Number, Served, picture_response
 from dprotonet.web.service import Service
 
@@ -33,6 +33,7 @@ async def run(service: Served) -> schemas.RunFacts:
         prototypes=len(service.model.prototypes),
         sources=service.model.has_sources,
         image_size=service.model.config.data.image_size,
+        calibration=calibration_facts(service),
         methods=list(service.methods),
         explainers={
             name: schemas.ExplainerFacts(label=entry.shown, cost=entry.cost)

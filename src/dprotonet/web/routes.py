@@ -13,7 +13,7 @@ from dprotonet.web import schemas
 from dprotonet.web.comparing import comparing
 from dprotonet.web.image_record import ImageRecord
 from dprotonet.web.job import Job
-from dprotonet.web.reading import job_facts, reading
+from dprotonet.web.reading import job_facts, mark_facts, reading
 from dprotonet.web.service import NotFound, Service
 from dprotonet.web.store import new_id
 
@@ -160,9 +160,14 @@ async def class_map(
 
 @router.get("/images/{key}/places/{prototype}")
 async def place_facts(seen: Image, service: Served, prototype: Number) -> dict[str, Any]:
-    """How the map of a prototype was made: settings, passes, loss, box."""
-    place = service.place(seen, prototype)
-    return {"prototype": prototype, "image": place.image.facts, "source": place.source.facts}
+    """How the map of a prototype was made (settings, passes, loss, box), and what the row is worth."""
+    place, mark = service.place(seen, prototype), seen.marks.find(str(prototype))
+    return {
+        "prototype": prototype,
+        "image": place.image.facts,
+        "source": place.source.facts,
+        "mark": None if mark is None else mark_facts(mark).model_dump(),
+    }
 
 
 # ── jobs ──

@@ -33,6 +33,23 @@ class ExplainerFacts(BaseModel):
     cost: str = Field(description="forward passes per image, in words")
 
 
+class SetFacts(BaseModel):
+    """A promise of prediction sets, and what was measured of it on test images."""
+
+    coverage: float = Field(description="how often the true class is promised to be in the set")
+    images: int = Field(default=0, description="test images it was measured on, by dprotonet evaluate")
+    covered: float | None = Field(default=None, description="share of these with the true class in the set")
+    mean_size: float | None = Field(default=None, description="classes in a set, on average")
+
+
+class CalibrationFacts(BaseModel):
+    """What probabilities were fitted to, and which prediction sets they allow."""
+
+    images: int
+    source: str
+    sets: list[SetFacts] = Field(description="empty where an older version calibrated: calibrate again")
+
+
 class RunName(BaseModel):
     model: int = Field(description="what ?model= of any request asks for")
     name: str
@@ -49,6 +66,9 @@ class RunFacts(BaseModel):
     prototypes: int = Field(description="0 for a black box, which gives no evidence")
     sources: bool = Field(description="false where the training images of prototypes are unknown: no places")
     image_size: int
+    calibration: CalibrationFacts | None = Field(
+        default=None, description="null: probabilities are the softmax of the scores, no promise"
+    )
     methods: list[str] = Field(description="for maps of a class, those that are installed")
     explainers: dict[str, ExplainerFacts] = Field(description="more about each of the methods")
     decoder: str = Field(description="which decoder makes heatmaps, and whether the run's recipe has another")
@@ -73,6 +93,18 @@ class PlaceBox(BaseModel):
     width: float
 
 
+class RowMarkFacts(BaseModel):
+    """What a row is worth: does its place stay under noise, and do its two places look alike?"""
+
+    reliability: float = Field(description="share of eight noisy copies in which the place stays")
+    word: str = Field(description="steady, moves or unsteady")
+    said: str = Field(description="symbol and word")
+    place_rank: float = Field(description="share of places that fit better than the two that are shown")
+    place_limit: float | None = Field(description="null until dprotonet reliability has measured it")
+    places_differ: bool | None = Field(description="whether the rank is beyond the limit")
+    warning: str = Field(description="what to tell people of the two places")
+
+
 class EvidenceRow(BaseModel):
     """One prototype: similarity × weight = points."""
 
@@ -93,6 +125,15 @@ class EvidenceRow(BaseModel):
     )
     rival: str = Field(default="", description="the likeliest other class")
     ahead: str = Field(default="", description="the same in words")
+    mark: RowMarkFacts | None = Field(default=None, description="null until its places have been asked for")
+
+
+class ClassSet(BaseModel):
+    """Classes among which the true one is, as often as `coverage` says, on images like the known ones."""
+
+    coverage: float
+    labels: list[int] = Field(description="the likeliest first")
+    class_names: list[str]
 
 
 class Reading(BaseModel):
@@ -119,6 +160,9 @@ class Reading(BaseModel):
     distance: float | None = Field(default=None, description="from what is known; the limit is 1")
     warning: str = Field(default="", description="what to tell people of an unfamiliar image")
     calibrated: bool = Field(default=False, description="probabilities were fitted to validation images")
+    sets: list[ClassSet] = Field(
+        default=[], description="prediction sets; none with prototypes off, for which nothing is promised"
+    )
 
 
 class ComparedRow(BaseModel):

@@ -239,7 +239,7 @@ class Service:
         """Where the image looks like these prototypes; places that are known already cost nothing."""
         known = self.prototypes(prototypes)
         self.model.check_sources()
-        lacking = [number for number in known if not seen.places.find(str(number))]
+        lacking = seen.lacking(known)
         return self._begin(lambda job: self.explaining.places(seen, lacking, job), self.decoding)
 
     def explain_class(self, seen: ImageRecord, label: int, method: str, versus: int | None = None) -> Job:

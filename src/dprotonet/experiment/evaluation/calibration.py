@@ -1,12 +1,14 @@
 """Whether a model's probabilities are true on a split, beside what its plain softmax would have stated."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet.experiment.runs.calibration import Calibration, shares_of
 from dprotonet.figures import ReliabilityGroup, reliability_figure
@@ -19,14 +21,19 @@ from dprotonet.metrics.calibration import (
     reliability_bins,
 )
 from dprotonet.metrics.classification import wilson_interval
+from dprotonet.metrics.prediction_sets import images_for, prediction_set
+from dprotonet.training.checkpoint import weights_digest
 from dprotonet.training.evaluation import Predictions
 
 COVERAGES = (0.5, 0.8, 0.9, 0.95)  # shares of the images, the surest first
+SETS = (0.8, 0.9, 0.95, 0.99)  # coverages that prediction sets are asked for
+FILE = "evaluation/test.json"  # in the run folder
 SURE = 0.995  # answers above it should be wrong once in 200 times at most
 
 
 def calibration_summary(predictions: Predictions, calibration: Calibration | None) -> dict[str, Any]:
-    """ECE, Brier score, accuracy at coverage, reliability bins and the surest answers, as plain values.
+    """ECE, Brier score, accuracy at coverage, reliability bins and the surest answers, as plain values;
+    and what prediction sets cover.
 
     `softmax` has the errors of the plain softmax, which are the same where a run is not calibrated. Beside
     each ECE stands what chance alone makes of it on so many images, the probabilities being true.
@@ -43,7 +50,50 @@ def calibration_summary(predictions: Predictions, calibration: Calibration | Non
             for share in COVERAGES
         },
         "reliability": [_bin(item) for item in reliability_bins(shares, predictions.labels)],
+        "class_sets": _class_sets(shares, predictions.labels, calibration),
     }
+
+
+@dataclass(frozen=True)
+class SetFigures:
+    """What prediction sets did on labelled images: the share with the true class in them, classes per set."""
+
+    images: int
+    covered: float
+    mean_size: float
+
+
+def promised(calibration: Calibration | None) -> list[float]:
+    """Those of SETS for which enough images were calibrated on."""
+    count = 0 if calibration is None else len(calibration.scores)
+    return [coverage for coverage in SETS if images_for(coverage) <= count]
+
+
+def measured_sets(folder: Path | None, network: nn.Module) -> dict[float, SetFigures]:
+    """By coverage, what the last `dprotonet evaluate` found of these weights on test images.
+
+    Nothing where there was none, or an older version made it.
+    """
+    try:
+        found = {} if folder is None else json.loads((folder / FILE).read_text(encoding="utf-8"))
+        if not found or found["weights"] != weights_digest(network):
+            return {}
+        return {float(coverage): SetFigures(**sets) for coverage, sets in found["class_sets"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _class_sets(shares: Tensor, labels: Tensor, calibration: Calibration | None) -> dict[str, Any]:
+    if calibration is None or not len(shares):
+        return {}
+    limits = {coverage: calibration.limit(coverage) for coverage in promised(calibration)}
+    return {f"{coverage:g}": asdict(_covered(shares, labels, limit)) for coverage, limit in limits.items()}
+
+
+def _covered(shares: Tensor, labels: Tensor, limit: float) -> SetFigures:
+    within = prediction_set(shares, limit)
+    right = within.gather(1, labels.to(within.device)[:, None])
+    return SetFigures(len(shares), float(right.double().mean()), float(within.sum(dim=1).double().mean()))
 
 
 def _errors(shares: Tensor, labels: Tensor) -> dict[str, Any]:

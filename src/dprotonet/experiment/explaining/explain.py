@@ -113,7 +113,7 @@ class ExplainedPrediction:
             row.item.part,
             row.item.place is not None,
             row.item.ahead,
-            "" if row.mark is None else f"{row.mark.symbol} {row.mark.word}",
+            "" if row.mark is None else row.mark.said,
             "" if row.mark is None else row.mark.warning,
         )
 

@@ -5,7 +5,7 @@ the prototypes of both classes differ; elsewhere it is the decoder's of a `Contr
 logit of the class over that of the other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from dprotonet.experiment.explaining.explain import ExplainProgress, OnStep, pla
 from dprotonet.experiment.explaining.explainers import contrast_explainer
 from dprotonet.experiment.explaining.pictures import boxed_place
 from dprotonet.experiment.explaining.progress import StepCounter
+from dprotonet.experiment.explaining.row_marks import RowMark, row_marks
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.class_contrast import ClassContrast, ContrastRow
@@ -49,6 +50,20 @@ class ContrastPlaces:
     place: Explanation
     source: Explanation | None
     other_source: Explanation | None
+    marks: Mapping[int, RowMark]  # of the row's pair at least, by prototype
+
+    @property
+    def mark(self) -> RowMark:
+        """Whether the place stays under noise."""
+        return self.marks[self.row.shown.prototype]
+
+    @property
+    def warning(self) -> str:
+        """Which class's training image has a place that does not look like this one; mostly nothing."""
+        unlike = [item.class_name for item in self.row.pair if self.marks[item.prototype].differ]
+        if len(unlike) > 1:
+            return "looks unlike the places of both"
+        return f"looks unlike the place of {unlike[0]}" if unlike else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +116,8 @@ class ExplainedContrast:
             boxed_place(overlay(self.image, item.place.heatmap.cpu()), shown.place),
             self._source(row.own, item.source),
             self._source(row.other, item.other_source),
+            item.mark.said,
+            item.warning,
         )
 
     def _source(self, item: EvidenceItem | None, found: Explanation | None) -> Tensor | None:
@@ -183,7 +200,7 @@ def _explained(
     decoder = MDM(preset=preset)
     maps = SourceMaps(model, decoder)
     shown = [contrast.shown(top) for contrast in found]
-    every = [item for rows in shown for row in rows for item in (row.own, row.other) if item is not None]
+    every = [item for rows in shown for row in rows for item in row.pair]
     numbers = list(dict.fromkeys(item.prototype for item in every))
     sources = maps.stored(numbers)
     lacking = [number for number in numbers if number not in sources]
@@ -203,9 +220,10 @@ def _explained(
     )
     rows = [
         tuple(
-            ContrastPlaces(row, next(places), _of(sources, row.own), _of(sources, row.other)) for row in rows
+            ContrastPlaces(row, next(places), _of(sources, row.own), _of(sources, row.other), marks)
+            for row in rows
         )
-        for rows in shown
+        for rows, marks in zip(shown, _marks(model, pixels, shown), strict=True)
     ]
     whole: list[Explanation] = []
     by = contrast_explainer(model, preset=preset)
@@ -213,6 +231,17 @@ def _explained(
         node = ContrastNode(model.network, [label], versus)
         whole += by.explain(model.inputs([image]), node, on_step=observer("images", 1))
     return rows, sources, whole
+
+
+def _marks(
+    model: TrainedModel, pixels: Sequence[Tensor], shown: Sequence[Sequence[ContrastRow]]
+) -> list[dict[int, RowMark]]:
+    """Of each image what the rows of both classes are worth, by prototype."""
+    chosen = [[item for row in rows for item in row.pair] for rows in shown]
+    return [
+        {item.prototype: mark for item, mark in zip(items, marks, strict=True)}
+        for items, marks in zip(chosen, row_marks(model, pixels, chosen), strict=True)
+    ]
 
 
 def _of(sources: dict[int, Explanation], item: EvidenceItem | None) -> Explanation | None:

@@ -96,6 +96,9 @@ def _save_contrast_row(
     stem = f"{place}-row-image-"
     return {
         **_told(shown.row),
+        **shown.mark.told(),
+        "place_warning": shown.warning,
+        "marks": {f"{item.prototype}": shown.marks[item.prototype].told() for item in shown.row.pair},
         **boxes(shown.place, explained.image_size),
         "files": _save_maps(folder, shown.place, raw=True, stem=stem)
         | _save_pictures(folder, shown.place, explained.image, stem=stem),

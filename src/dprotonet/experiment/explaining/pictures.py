@@ -1,4 +1,4 @@
-"""Pictures of a run: its prototypes, its learning curve, the evidence for a prediction."""
+"""Pictures of a run: its prototypes, its learning curve; and how images and places are drawn."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +12,10 @@ from dprotonet.data.base import Sample
 from dprotonet.data.box import pixel_box
 from dprotonet.data.image import UnreadableImage, read_image
 from dprotonet.errors import UserError
-from dprotonet.experiment.runs.familiarity import warning_of
 from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.runs.run_folder import RunFolder
-from dprotonet.experiment.trained.image_like import ImageLike
-from dprotonet.experiment.trained.prediction import Prediction
 from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.figures import EvidenceSheetRow, evidence_sheet, placed, prototype_sheet, training_curve
+from dprotonet.figures import placed, prototype_sheet, training_curve
 from dprotonet.figures.outline import Truth, boxed
 from dprotonet.files import whole
 
@@ -102,38 +99,6 @@ def _stacked(pictures: Sequence[Tensor]) -> Tensor:
     height, width = (max(picture.shape[axis] for picture in pictures) for axis in (-2, -1))
     return torch.stack(
         [pad(one, [0, width - one.shape[-1], 0, height - one.shape[-2]], value=255) for one in pictures]
-    )
-
-
-def evidence_picture(
-    model: TrainedModel, image: ImageLike, prediction: Prediction, *, title: str = "", rows: int = 5
-) -> Image.Image:
-    """An image, what it was taken for, and the prototypes that decided, adding up to the logit."""
-    sources, pixels = source_images(model), model.pixels(image)
-    shown = prediction.evidence[:rows]
-    rest = prediction.logit - sum(item.contribution for item in shown)
-    likely = sorted(prediction.probabilities.items(), key=lambda pair: -pair[1])[:4]
-    return evidence_sheet(
-        pixels,
-        title=title or prediction.name,
-        probabilities=likely,
-        rows=[
-            EvidenceSheetRow(
-                place_picture(sources[item.prototype], item.source_place),
-                item.class_name,
-                item.prototype,
-                item.similarity,
-                item.weight,
-                item.contribution,
-                None if item.place is None else place_picture(pixels, item.place),
-                item.part,
-                item.ahead,
-            )
-            for item in shown
-        ],
-        rest=rest,
-        logit=prediction.logit,
-        notice=warning_of(prediction.distance),
     )
 
 

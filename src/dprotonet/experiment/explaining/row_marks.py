@@ -52,6 +52,11 @@ class RowMark:
         return ("●●●", "●●○", "●○○")[WORDS.index(self.word)]
 
     @property
+    def said(self) -> str:
+        """Symbol and word, for pictures and pages."""
+        return f"{self.symbol} {self.word}"
+
+    @property
     def differ(self) -> bool | None:
         """Whether the two places do not look alike; None where that cannot be said."""
         return None if self.limit is None else self.rank > self.limit

@@ -36,11 +36,14 @@ class ContrastRow:
         return self.points - self.other_points
 
     @property
+    def pair(self) -> tuple[EvidenceItem, ...]:
+        """`own` and `other`, as far as there are."""
+        return tuple(item for item in (self.own, self.other) if item is not None)
+
+    @property
     def shown(self) -> EvidenceItem:
         """The prototype whose place is the row's."""
-        found = self.own or self.other
-        assert found is not None  # a row is made of prototypes
-        return found
+        return self.pair[0]  # a row is made of prototypes
 
     @property
     def name(self) -> str:
@@ -48,7 +51,7 @@ class ContrastRow:
 
         A detector may sit on the legs of one class and on the crest of another: "legs / crest".
         """
-        called = [item.part for item in (self.own, self.other) if item is not None and item.part]
+        called = [item.part for item in self.pair if item.part]
         if called:
             known = dict.fromkeys(name for name in called if not name.startswith(LETTERED))
             return " / ".join(known) or called[0]

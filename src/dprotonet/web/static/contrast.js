@@ -56,7 +56,7 @@ export class Contrast {
     const head = make("tr", {}, ...["Part or prototype", found.class_name, found.versus_name, "Difference"].map((text) => make("th", { scope: "col", text })));
     const rows = found.differing.map((row) => line(row.name, cell(points(row.points)), cell(points(row.versus_points)),
       cell(signed(row.difference), row.difference < 0 ? "against" : "for")));
-    if (found.others) rows.push(line(`${plural(found.others, "more row")}, none larger`, cell(""), cell(""), cell(`${signed(found.others_for)} for, ${signed(found.others_against)} against`)));
+    if (found.others) rows.push(line(`${plural(found.others, "more row")}, none larger`, make("td", { colspan: 3, text: `${signed(found.others_for)} for, ${signed(found.others_against)} against` })));
     return [head, ...rows, line("Score", cell(points(found.score)), cell(points(found.versus_score)), cell(signed(found.score - found.versus_score)))];
   }
 

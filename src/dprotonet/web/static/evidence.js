@@ -7,8 +7,8 @@ import { term } from "./tips.js";
 const shownPoints = (value) => Math.round(100 * value) / 100;
 
 export class Evidence {
-  constructor({ picture, source, map, look, toggle, isOff }) {
-    Object.assign(this, { picture, source, map, look, toggle, isOff });
+  constructor({ picture, source, map, mark, look, toggle, isOff }) {
+    Object.assign(this, { picture, source, map, mark, look, toggle, isOff });
     this.rows = [];
   }
 
@@ -25,18 +25,19 @@ export class Evidence {
   row(item, most) {
     const mine = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `Your image with the place that looks like prototype ${item.prototype}` });
     const theirs = make("canvas", { class: "tile-canvas", role: "img", "aria-label": `Training image ${item.source} with the place of prototype ${item.prototype}` });
+    const worth = make("p", { class: "worth" });
     const element = make("li", { class: "evidence-row" },
       make("figure", {}, mine, make("figcaption", { text: "your image" })),
       make("span", { class: "like", text: item.like }),
       make("figure", {}, theirs, make("figcaption", { text: item.source, title: item.source })),
-      this.numbers(item, most));
-    return { item, mine, theirs, element };
+      this.numbers(item, most, worth));
+    return { item, mine, theirs, worth, element };
   }
 
-  numbers(item, most) {
+  numbers(item, most, worth) {
     const fill = make("span", { class: item.points < 0 ? "fill against" : "fill" });
     fill.style.width = `${(100 * Math.abs(item.points)) / most}%`;
-    const off = make("button", { type: "button", class: "quiet", text: "Switch off", "aria-label": `Switch prototype ${item.prototype} off`, on: { click: () => this.toggle(item.prototype) } });
+    const off = make("button", { type: "button", class: "quiet", text: "Switch off", "aria-label": `Switch off prototype ${item.prototype}`, on: { click: () => this.toggle(item.prototype) } });
     return make("div", { class: "numbers" },
       make("p", { class: "of" }, make("strong", { text: item.class_name }), " ", term("prototype", `prototype ${item.prototype}${item.part && `, ${item.part}`}`, "muted")),
       make("p", { class: "product" },
@@ -45,11 +46,21 @@ export class Evidence {
         factor(signed(item.points), "points", item.points < 0 ? "result against" : "result")),
       make("span", { class: "track", "aria-hidden": "true" }, fill),
       item.ahead ? make("p", { class: "ahead" }, term("lead", item.ahead, "muted")) : null,
-      make("p", { class: "row gap" }, off));
+      worth, make("p", { class: "row gap" }, off));
+  }
+
+  // Whether the row stays under noise and its places look alike, once that is known.
+  tell({ item, worth }) {
+    item.mark ??= this.mark(item.prototype) ?? null;
+    if (!item.mark || worth.childElementCount) return;
+    worth.append(term("steady", item.mark.said, "muted"));
+    if (item.mark.warning) worth.append(" ", term("differ", `Careful: ${item.mark.warning}`, "careful"));
   }
 
   draw() {
-    for (const { item, mine, theirs } of this.rows) {
+    for (const row of this.rows) {
+      const { item, mine, theirs } = row;
+      this.tell(row);
       const own = this.picture();
       if (own) draw(mine, own, this.map("image", item.prototype), this.look(), item.place);
       const source = this.source(item.prototype, () => this.draw());

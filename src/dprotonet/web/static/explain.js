@@ -10,6 +10,7 @@ import { Evidence } from "./evidence.js";
 import { draw, picture } from "./heat.js";
 import { Methods } from "./methods.js";
 import { Places } from "./places.js";
+import { Sets } from "./sets.js";
 
 const MOST_ROWS = 10;
 
@@ -26,9 +27,11 @@ export class Explain {
     this.evidence = new Evidence({
       picture: () => this.picture, source: (prototype) => this.source(prototype), look,
       map: (where, prototype) => this.places.map(this.image, where, prototype),
+      mark: (prototype) => this.places.mark(this.image, prototype),
       toggle: (prototype) => whatif.toggle(prototype), isOff: () => whatif.off.size,
     });
     this.beside = new Beside(run, { picture: () => this.picture, look, off: () => whatif.list() });
+    this.sets = new Sets(run);
     this.methods = new Methods(run, { picture: () => this.picture, look });
     this.contrast = new Contrast(run, { picture: () => this.picture, look, off: () => whatif.list() });
     this.downloads = new Downloads(run, { lacking: (reading) => this.lacking(reading), off: () => whatif.list() });
@@ -106,6 +109,7 @@ export class Explain {
     this.reading = reading;
     showAnswer(run, reading, { label: reading.label, choose: (label) => this.choose(label) });
     showQuestion(run, reading);
+    this.sets.show(reading);
     show("evidence", run.prototypes > 0);
     if (run.prototypes) this.evidence.show(reading);
     show("more-rows", reading.rows.length < Math.min(MOST_ROWS, run.prototypes) && reading.others > 0);

@@ -1,18 +1,21 @@
 // Where things are seen: maps by image and prototype, previews first, the real ones at the end.
 
-import { bytes, remove, send, watch } from "./api.js";
+import { bytes, read, remove, send, watch } from "./api.js";
 import { fromNpy, fromPreview } from "./heat.js";
 
 export class Places {
   constructor(changed) {
     this.maps = new Map(); // "IMAGE/WHERE/PROTOTYPE" to a field
     this.finished = new Set(); // "IMAGE/PROTOTYPE"
+    this.marks = new Map(); // the same to what the row is worth
     this.changed = changed;
     this.job = null;
     this.turn = 0;
   }
 
   map(image, where, prototype) { return this.maps.get(`${image}/${where}/${prototype}`); }
+
+  mark(image, prototype) { return this.marks.get(`${image}/${prototype}`); }
 
   lacking(image, prototypes) { return prototypes.filter((number) => !this.finished.has(`${image}/${number}`)); }
 
@@ -57,13 +60,16 @@ export class Places {
       const path = `/api/images/${image}/places/${number}/${where}`;
       this.maps.set(`${image}/${where}/${number}`, fromNpy(await bytes(path)));
     }));
-    prototypes.forEach((number) => this.finished.add(`${image}/${number}`));
+    await Promise.all(prototypes.map(async (number) => {
+      this.marks.set(`${image}/${number}`, (await read(`/api/images/${image}/places/${number}`)).mark);
+      this.finished.add(`${image}/${number}`);
+    }));
     this.changed();
   }
 
   // Maps of images that were looked at before: they can be had again.
   forget(image) {
     for (const key of this.maps.keys()) if (!key.startsWith(`${image}/`)) this.maps.delete(key);
-    for (const key of this.finished) if (!key.startsWith(`${image}/`)) this.finished.delete(key);
+    for (const known of [this.finished, this.marks]) for (const key of known.keys()) if (!key.startsWith(`${image}/`)) known.delete(key);
   }
 }
