@@ -1,16 +1,27 @@
 """Numbers of more than eight bits as the grey levels a person would see."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 
-def eight_bits(values: np.ndarray, *, fractions: bool = False) -> np.ndarray:
-    """Any finite or infinite numbers as uint8; `fractions` says that numbers up to 1 mean black to white."""
-    finite = values[np.isfinite(values)]
-    if finite.size == 0:
-        return np.zeros(values.shape, dtype=np.uint8)
-    black, white = _range(float(finite.min()), float(finite.max()), fractions=fractions)
+def eight_bits(values: np.ndarray, known_range: tuple[float, float] | None = None) -> np.ndarray:
+    """Any finite or infinite numbers as uint8; by the range of the image they are of, or their own."""
+    black, white = known_range or grey_range([values])
     known = np.nan_to_num(values, nan=black, posinf=white, neginf=black)
     return ((known - black) / (white - black) * 255).round().clip(0, 255).astype(np.uint8)
+
+
+def grey_range(parts: Iterable[np.ndarray], *, fractions: bool = False) -> tuple[float, float]:
+    """What stands for black and white in an image, given in parts.
+
+    `fractions` says that numbers up to 1 mean black to white. Without a finite number all is black.
+    """
+    finite = (part[np.isfinite(part)] for part in parts)
+    found = [(float(part.min()), float(part.max())) for part in finite if part.size]
+    if not found:
+        return 0.0, np.inf
+    return _range(min(low for low, _ in found), max(high for _, high in found), fractions=fractions)
 
 
 def _range(low: float, high: float, *, fractions: bool) -> tuple[float, float]:

@@ -12,38 +12,31 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from io import BytesIO
 from math import ceil
 from os import PathLike
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from dprotonet.data.box import Box, Extent, whole
-from dprotonet.data.depth import eight_bits
 from dprotonet.data.dicom import SUFFIX, dicom_image
+from dprotonet.data.image_memory import VARIABLE, TooMuchMemory, check_bytes, check_image, open_image
+from dprotonet.data.upright import LYING, Upright, is_deep, orientation, rgb
 from dprotonet.errors import UserError
 
 MaskRule = Callable[[Image.Image], np.ndarray]
 """Which pixels of a mask file are truth, bool (H, W)."""
 
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+"""What is read. Pillow knows more; for some it starts programs, or learns the size while decoding."""
+
 _PROBE = 8  # pixels: enough to decode everything, and the fastest road through the JPEG decoder
 _WHOLE = Box(0.0, 0.0, 1.0, 1.0)
-_LYING = (5, 6, 7, 8)  # EXIF orientations with width and height exchanged
 _RIGHT_TO_LEFT = (2, 3, 6, 7)  # what is stored last is shown at the left
 _UPSIDE_DOWN = (3, 4, 7, 8)  # what is stored last is shown at the top
-_TO_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 class UnreadableImage(UserError):
@@ -68,9 +61,9 @@ def decode_image(data: bytes, *, name: str, size: int, crop: Box | None = None) 
     with _opened(data, name) as image:
         part = crop or _WHOLE
         shrunk = _drafted(image, size, part)
-        colours = _rgb(_upright(image))
-        frame = whole(colours.size) if shrunk is None else _frame(image, shrunk, colours.size)
-        return _resized(colours, (size, size), part.inside(frame))
+        upright = _decoded(image, data)
+        frame = whole(upright.extent) if shrunk is None else _frame(image, shrunk, upright.extent)
+        return _tensor(upright.resized((size, size), part.inside(frame)))
 
 
 def probed_extent(data: bytes, *, name: str) -> Extent:
@@ -79,39 +72,45 @@ def probed_extent(data: bytes, *, name: str) -> Extent:
         stored = image.size
         image.draft(None, (_PROBE, _PROBE))
         drafted = image.size != stored
-        upright = _rgb(_upright(image)).size
+        upright = _decoded(image, data)
+        upright.check()
         if not drafted:
-            return upright
-        return stored[::-1] if _orientation(image) in _LYING else stored
+            return upright.extent
+        return stored[::-1] if orientation(image) in LYING else stored
 
 
 def upright_extent(image: Image.Image) -> Extent:
     """Width and height of a PIL image, turned as EXIF says."""
-    return _upright(image).size
+    return Upright(image).extent
 
 
 def image_from_pil(image: Image.Image, *, size: int) -> Tensor:
     """A PIL image of any mode, upright and squashed to the square: (3, size, size) uint8."""
-    return _resized(_rgb(_upright(image)), (size, size))
+    return _tensor(Upright(image).resized((size, size)))
 
 
 def read_picture(path: str | PathLike[str], *, longest: int) -> Tensor:
     """The image in a file for people, upright and in proportion: (3, H, W) uint8, no edge above `longest`."""
-    with _opened(contents(path), str(path)) as image:
+    data = contents(path)
+    with _opened(data, str(path)) as image:
         image.draft(None, (longest, longest))
-        return picture_from_pil(image, longest=longest)
+        return _picture(_decoded(image, data), longest)
 
 
 def picture_from_pil(image: Image.Image, *, longest: int) -> Tensor:
     """A PIL image of any mode, upright and in proportion: (3, H, W) uint8, no edge above `longest`."""
-    colours = _rgb(_upright(image))
-    scale = min(1.0, longest / max(colours.size))
-    return _resized(colours, (max(1, round(colours.width * scale)), max(1, round(colours.height * scale))))
+    return _picture(Upright(image), longest)
+
+
+def _picture(upright: Upright, longest: int) -> Tensor:
+    width, height = upright.extent
+    scale = min(1.0, longest / max(width, height))
+    return _tensor(upright.resized((max(1, round(width * scale)), max(1, round(height * scale)))))
 
 
 def shown(image: Image.Image) -> np.ndarray:
     """Truth is all that is not black or transparent."""
-    if _is_deep(image):
+    if is_deep(image):
         return np.asarray(image) != 0
     rgba = np.asarray(image.convert("RGBA"))  # colours, since number 0 of a palette need not be black
     return ((rgba[..., 0] | rgba[..., 1] | rgba[..., 2]) > 0) & (rgba[..., 3] > 0)
@@ -119,7 +118,7 @@ def shown(image: Image.Image) -> np.ndarray:
 
 def bright(image: Image.Image) -> np.ndarray:
     """Truth is the brighter half of the grey levels."""
-    return np.asarray(_rgb(image).convert("L")) > 127
+    return np.asarray(rgb(image).convert("L")) > 127
 
 
 def dark(image: Image.Image) -> np.ndarray:
@@ -131,8 +130,9 @@ def read_mask(
     path: str | PathLike[str], *, size: int, rule: MaskRule = shown, crop: Box | None = None
 ) -> Tensor:
     """The truth in a file, (size, size) bool by nearest neighbour; `crop` in shares of width and height."""
-    with _opened(contents(path), str(path)) as image:
-        truth = Image.fromarray(rule(_upright(image)).astype(np.uint8))
+    data = contents(path)
+    with _opened(data, str(path)) as image:
+        truth = Image.fromarray(_decoded(image, data).truth(rule))
         part = None if crop is None else crop.scaled(*truth.size)
         return torch.from_numpy(np.array(truth.resize((size, size), Image.Resampling.NEAREST, box=part)) > 0)
 
@@ -140,12 +140,15 @@ def read_mask(
 def contents(path: str | PathLike[str]) -> bytes:
     """The bytes of a file; `UnreadableImage` says why there are none. A pipe would be waited for for ever."""
     try:
-        kind = os.stat(path).st_mode
-        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
             raise _unreadable(str(path), "a pipe or a device, not a file")
+        check_bytes(found.st_size, f"its {found.st_size / 1e6:.0f} MB")
         return Path(path).read_bytes()
     except OSError as error:
         raise _unreadable(str(path), error.strerror or str(error)) from error
+    except TooMuchMemory as error:
+        raise _unreadable(str(path), str(error)) from error
 
 
 @contextmanager
@@ -153,10 +156,12 @@ def _opened(data: bytes, name: str) -> Iterator[Image.Image]:
     if not data:
         raise _unreadable(name, "the file is empty")
     try:
-        with dicom_image(data) if name.lower().endswith(SUFFIX) else Image.open(BytesIO(data)) as image:
+        with dicom_image(data) if name.lower().endswith(SUFFIX) else open_image(data, FORMATS) as image:
             yield image
     except UserError:  # a package is missing
         raise
+    except Image.DecompressionBombError as error:
+        raise _unreadable(name, f"{error}; {VARIABLE} in megabytes raises the limit") from error
     except UnidentifiedImageError as error:
         raise _unreadable(name, "not an image, or of an unknown format") from error
     except Exception as error:  # a broken file makes PIL's decoders raise almost anything
@@ -175,7 +180,7 @@ def _drafted(image: Image.Image, size: int, part: Box) -> tuple[float, float] | 
     high.
     """
     wanted = ceil(size / (part.right - part.left)), ceil(size / (part.bottom - part.top))
-    drafted = image.draft(None, wanted[::-1] if _orientation(image) in _LYING else wanted)
+    drafted = image.draft(None, wanted[::-1] if orientation(image) in LYING else wanted)
     return None if drafted is None else (drafted[1][2], drafted[1][3])
 
 
@@ -183,44 +188,18 @@ def _frame(image: Image.Image, shrunk: tuple[float, float], extent: Extent) -> B
     """Where in the upright pixels the image lies, to the fraction: on shrinking, the last row and column
     may be more than it has, and turned upright they may be the first. Without this, image and truth would be
     apart by up to a pixel."""
-    orientation = _orientation(image)
-    width, height = shrunk[::-1] if orientation in _LYING else shrunk
-    left = extent[0] - width if orientation in _RIGHT_TO_LEFT else 0.0
-    top = extent[1] - height if orientation in _UPSIDE_DOWN else 0.0
+    turn = orientation(image)
+    width, height = shrunk[::-1] if turn in LYING else shrunk
+    left = extent[0] - width if turn in _RIGHT_TO_LEFT else 0.0
+    top = extent[1] - height if turn in _UPSIDE_DOWN else 0.0
     return Box(left, top, left + width, top + height)
 
 
-def _resized(colours: Image.Image, size: tuple[int, int], box: Box | None = None) -> Tensor:
-    resized = colours.resize(size, Image.Resampling.BILINEAR, box)  # antialiased by PIL
+def _decoded(image: Image.Image, data: bytes) -> Upright:
+    check_image(image, data)
+    return Upright(image)
+
+
+def _tensor(resized: Image.Image) -> Tensor:
     # Turned by numpy: torch would wake a second thread for it, which costs more than the image.
     return torch.from_numpy(np.array(np.asarray(resized).transpose(2, 0, 1), order="C"))
-
-
-def _upright(image: Image.Image) -> Image.Image:
-    image.load()  # first: PIL turns TIFFs itself while loading, and PNGs may keep EXIF behind the pixels
-    orientation = _orientation(image)
-    return image.transpose(_TO_UPRIGHT[orientation]) if orientation in _TO_UPRIGHT else image
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except Exception:  # damaged EXIF says nothing of the direction, and the pixels are fine
-        return 1
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if _is_deep(image):
-        return Image.fromarray(_seen(image)).convert("RGB")
-    if not image.has_transparency_data:
-        return image.convert("RGB")
-    cutout = image.convert("RGBA")  # transparency shows white, the paper such pictures are made for
-    return Image.alpha_composite(Image.new("RGBA", cutout.size, "white"), cutout).convert("RGB")
-
-
-def _seen(image: Image.Image) -> np.ndarray:
-    return eight_bits(np.asarray(image, dtype=np.float32), fractions=image.mode == "F")
-
-
-def _is_deep(image: Image.Image) -> bool:
-    return image.mode == "F" or image.mode.startswith("I")  # I, and I;16 of either byte order

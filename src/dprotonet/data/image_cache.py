@@ -22,7 +22,7 @@ from dprotonet.data.digest import content_digest
 from dprotonet.data.image import contents, decode_image
 from dprotonet.files import whole
 
-DECODING = 1  # raise whenever the same file would be decoded to other pixels
+DECODING = 2  # raise whenever the same file would be decoded to other pixels
 
 _CHECKSUM = 4  # bytes; it guards against damage, not against malice
 _log = logging.getLogger(__name__)

@@ -7,13 +7,13 @@ the header states is checked first, so that a small file cannot become an image 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from dprotonet.data.dicom import dicom_extent, dicom_image
 from dprotonet.data.image import image_from_pil, picture_from_pil
+from dprotonet.data.image_memory import TooMuchMemory, check_image, open_image
 from dprotonet.errors import UserError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
@@ -59,20 +59,24 @@ def read_upload(data: bytes, *, size: int, limits: UploadLimits) -> Upload:
         raise UserError("the file is empty; choose an image")
     with _opened(data, limits) as image:
         image.draft(None, (size, size))
+        check_image(image, data)
         pixels = image_from_pil(image, size=size)
     with _opened(data, limits) as image:
         image.draft(None, (_LONGEST, _LONGEST))
+        check_image(image, data)
         return Upload(pixels, picture_from_pil(image, longest=_LONGEST))
 
 
 @contextmanager
 def _opened(data: bytes, limits: UploadLimits) -> Iterator[Image.Image]:
     try:
-        with _dicom(data, limits) if _is_dicom(data) else Image.open(BytesIO(data), formats=FORMATS) as image:
+        with _dicom(data, limits) if _is_dicom(data) else open_image(data, FORMATS) as image:
             limits.check(*image.size)
             yield image
     except UserError:
         raise
+    except TooMuchMemory as error:
+        raise TooLarge(str(error)) from None
     except Image.DecompressionBombError:
         raise TooLarge("the image has far too many pixels; send a smaller one") from None
     except UnidentifiedImageError:
