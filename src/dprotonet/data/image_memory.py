@@ -21,6 +21,7 @@ _ONE_BYTE, _TWO_BYTES = ("1", "L", "P"), ("I;16", "I;16L", "I;16B", "I;16N")
 _MASK = 1  # byte a pixel: a mask's truth is kept beside it
 _BESIDE = {"WEBP": 12, "GIF": 3, "BMP": 4, "PPM": 8}
 """Bytes a pixel that a decoder keeps beside the image: canvases, or what is unpacked in Python."""
+_YCBCR = 6  # how a TIFF says so
 _COEFFICIENT = 2  # bytes: a JPEG of several scans is kept as coefficients until the last scan
 _FILE_COPIES = {"TIFF": 2}
 
@@ -91,7 +92,9 @@ def _piece(tags: Any) -> int:
     """The largest strip or tile of a TIFF, which is unpacked as a whole, whatever the size of the image."""
     width, height = int(tags.get(256, 0)), int(tags.get(257, 0))
     bits = tags.get(258, (8,))
-    pixel = max(4, sum(bits) * int(tags.get(277, 1)) // max(1, len(bits)) // 8)
+    pixel = max(1, sum(bits) * int(tags.get(277, 1)) // max(1, len(bits)) // 8)
+    if tags.get(262) == _YCBCR:
+        pixel = 4  # unpacked as colours with transparency
     if 322 in tags:
         return int(tags[322]) * int(tags.get(323, 0)) * pixel
     return width * min(height, int(tags.get(278, height))) * pixel
