@@ -31,6 +31,8 @@ async def run(service: Served) -> schemas.RunFacts:
         key=service.key,
         classes=list(service.model.classes),
         prototypes=len(service.model.prototypes),
+        plain=service.plain,
+        task=service.model.task.kind,
         sources=service.model.has_sources,
         image_size=service.model.config.data.image_size,
         calibration=calibration_facts(service),

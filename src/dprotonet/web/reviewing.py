@@ -6,10 +6,10 @@ What needs a pass over a split is made when it is first asked for, by a thread o
 from collections.abc import Callable
 
 from dprotonet.experiment.explaining.gallery import Gallery, gallery
-from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
 from dprotonet.experiment.prototypes.nearest_images import TrainingScores
 from dprotonet.experiment.prototypes.what_if import WhatIf
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.web.prepared import Prepared
 from dprotonet.web.samples import Samples
 from dprotonet.web.worker import Worker
@@ -19,7 +19,7 @@ class Reviewing:
     """Facts and what-ifs of one model."""
 
     def __init__(
-        self, model: Model, samples: Samples, worker: Worker, *, say: Callable[[Exception], str]
+        self, model: TrainedModel, samples: Samples, worker: Worker, *, say: Callable[[Exception], str]
     ) -> None:
         self.model = model
         self.facts: Prepared[tuple[PrototypeFacts, ...]] = Prepared(

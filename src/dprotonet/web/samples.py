@@ -8,8 +8,9 @@ from typing import Literal
 from torch import Tensor
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.split_evidence import Splits, splits_of_run
+from dprotonet.experiment.trained.plain_model import PlainModel
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.web.image_record import thumbnail
 from dprotonet.web.store import BoundedStore
 from dprotonet.web.worker import Busy, Worker
@@ -35,7 +36,7 @@ class SampleFacts:
 class Samples:
     """Both splits, opened once by the reading thread; a run whose data is gone has none, and a reason."""
 
-    def __init__(self, model: Model, worker: Worker) -> None:
+    def __init__(self, model: TrainedModel, worker: Worker) -> None:
         self.settings = replace(model.config.data, image_cache="")
         self._worker = worker
         self._data: Future[Splits] = worker.submit(lambda: _opened(model))
@@ -113,7 +114,9 @@ class Samples:
         return make
 
 
-def _opened(model: Model) -> Splits:
+def _opened(model: TrainedModel) -> Splits:
+    if isinstance(model, PlainModel):
+        raise UserError("a network that was not trained here has no test images; drop one of your own")
     splits = splits_of_run(model)
     if tuple(splits.train.classes) != model.classes:
         raise UserError(f"{model.config.data.data} has other classes now than when the run was trained")

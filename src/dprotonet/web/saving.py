@@ -10,10 +10,10 @@ from math import inf
 from pathlib import Path
 
 from dprotonet.errors import UserError
-from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
 from dprotonet.experiment.prototypes.what_if import WhatIf, check_classes_left
 from dprotonet.experiment.runs.claim import claimed
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import remove_unfinished
 from dprotonet.percent import percent
 from dprotonet.web.job import Job
@@ -29,7 +29,7 @@ class AlreadySaving(UserError):
 class Saving:
     """Cleaned runs of one model; `job` is the latest, which nobody has to watch."""
 
-    def __init__(self, model: Model, samples: Samples) -> None:
+    def __init__(self, model: TrainedModel, samples: Samples) -> None:
         self.model = model
         self.job: Job | None = None
         self.reasons: Mapping[int, str] = {}

@@ -64,6 +64,8 @@ class RunFacts(BaseModel):
     key: str = Field(description="another one whenever the server starts; pictures may be kept under it")
     classes: list[str]
     prototypes: int = Field(description="0 for a black box, which gives no evidence")
+    plain: bool = Field(default=False, description="true: a network from elsewhere, without run and data")
+    task: str = Field(default="single", description="single, binary or multilabel: what probabilities are of")
     sources: bool = Field(description="false where the training images of prototypes are unknown: no places")
     image_size: int
     calibration: CalibrationFacts | None = Field(

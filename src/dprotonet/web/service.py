@@ -20,8 +20,9 @@ from dprotonet.experiment.explaining.explainers import available_explainers
 from dprotonet.experiment.explaining.pictures import place_picture, source_image
 from dprotonet.experiment.explaining.source_maps import mapped_source
 from dprotonet.experiment.explaining.streaming import twin
-from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.parts import name_parts
+from dprotonet.experiment.trained.plain_model import PlainModel
+from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.web.explaining import Explaining
 from dprotonet.web.image_record import ImageRecord, Map, RowPlace, map_key, png
 from dprotonet.web.job import Job
@@ -55,11 +56,12 @@ class NotYet(LookupError):
 
 
 class Service:
-    """One trained run, served."""
+    """One trained run, served; or a network from elsewhere."""
 
-    def __init__(self, model: Model, settings: ServiceSettings | None = None) -> None:
+    def __init__(self, model: TrainedModel, settings: ServiceSettings | None = None) -> None:
         self.model, self.settings = model, settings or ServiceSettings()
-        self.name = "model" if model.folder is None else Path(model.folder).resolve().name
+        self.plain = isinstance(model, PlainModel)  # a network that was not trained here
+        self.name = _name(model)
         self.number = 0
         self.beside: tuple[Service, ...] = ()  # another run that is served too
         self.key = secrets.token_urlsafe(6)  # browsers keep pictures under it
@@ -276,6 +278,12 @@ class Service:
     def _submit(self, job: Job, work: Any, worker: Worker) -> None:
         worker.submit(lambda: job.run(work, say=in_words))
         job.id = self.jobs.add(job)
+
+
+def _name(model: TrainedModel) -> str:
+    if isinstance(model, PlainModel):
+        return model.classifier.name
+    return "model" if model.folder is None else Path(model.folder).resolve().name
 
 
 def in_words(error: Exception) -> str:

@@ -14,16 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.experiment.explaining.explain import ExplainedRow, places_in_images
-from dprotonet.experiment.explaining.explainers import explainer
+from dprotonet.experiment.explaining.explainers import class_node, explainer
 from dprotonet.experiment.explaining.progress import StepCounter, Tell
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.evidence import EvidenceItem
+from dprotonet.experiment.trained.plain_model import PlainModel
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, Preset
+from dprotonet.interpretation.nodes import Node
+from dprotonet.interpretation.outputs import Outputs
 
 
 class GrowingMap(NamedTuple):
@@ -41,6 +44,8 @@ Watch = Callable[[GrowingMap], None]
 
 def twin(model: TrainedModel) -> TrainedModel:
     """The same model with a network of its own, for a thread of its own: explaining borrows the network."""
+    if isinstance(model, PlainModel):
+        return model.twin()
     copied = TrainedModel(
         copy.deepcopy(model.network), config=model.config, classes=model.classes, prototypes=model.prototypes
     )
@@ -105,8 +110,11 @@ def grow_class_map(
     classifier = Classifier.of_model(model)
     inputs = classifier.inputs([image])
     steps = StepCounter(1).next(1, _growing(watch, "image", ()))
-    asked = label if versus is None else ContrastNode(model.network, [label], versus)
-    (found,) = explainer(method, classifier, preset=preset).explain(inputs, asked, on_step=steps)
+    by = explainer(method, classifier, preset=preset)
+    node: Node = class_node(classifier, [label], by)
+    if versus is not None:
+        node = ContrastNode(Outputs(classifier.module, classifier.task), [label], versus)
+    (found,) = by.explain(inputs, node, on_step=steps)
     return found
 
 

@@ -55,6 +55,7 @@ class Answer:
     plain: Tensor
     places: Sequence[Place] | None = None  # of all regions in the image, where they have some
     distance: float | None = None  # from what the run knows, where it can tell
+    stated: Tensor | None = None  # probabilities (C,), where they are not the softmax of the logits
 
     @property
     def familiar(self) -> bool | None:
@@ -69,6 +70,8 @@ class Answer:
 
     def probabilities(self, off: Collection[int] = ()) -> Tensor:
         """Of all classes (C,), calibrated where the run is."""
+        if self.stated is not None:
+            return self.stated
         return shares_of(self.logits(off), self.model.calibration)
 
     def label(self, off: Collection[int] = ()) -> int:
@@ -124,6 +127,7 @@ class Answer:
             distance=self.distance,
             calibration=self.model.calibration,
             coverage=coverage,
+            stated=self.stated,
         )
 
     @property

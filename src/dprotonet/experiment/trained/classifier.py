@@ -46,12 +46,22 @@ class Classifier:
 
     @classmethod
     def open(
-        cls, name: str | PathLike[str], *, device: str | torch.device | None = None, task: GivenTask = None
+        cls,
+        name: str | PathLike[str],
+        *,
+        device: str | torch.device | None = None,
+        task: GivenTask = None,
+        classes: Sequence[str] = (),
     ) -> "Classifier":
-        """`timm:NAME[:WEIGHTS]` with its own classifier, or the folder of a trained DProtoNet."""
+        """`timm:NAME[:WEIGHTS]` with its own classifier, or the folder of a trained DProtoNet.
+
+        `classes` are the names of a timm model's; without them they are ImageNet's, or numbers.
+        """
         text = str(name)
         if text.startswith("timm:"):
-            return cls._of_timm(BackboneSpec.parse(text), device, task)
+            return cls._of_timm(BackboneSpec.parse(text), device, task, classes)
+        if classes:
+            raise UserError(f"{text} names its classes itself; names are for a network timm:NAME:WEIGHTS")
         if task not in (None, "single", SINGLE):
             raise UserError(f"{text} was trained with one class per image: its task is 'single', not {task}")
         if not Path(text).expanduser().is_dir():
@@ -79,7 +89,7 @@ class Classifier:
         """A trained DProtoNet as an ordinary classifier."""
         size = model.config.data.image_size
         known = model.familiarity, model.calibration
-        return cls(name, model.network, model.classes, size, model.normalise, *known)
+        return cls(name, model.network, model.classes, size, model.normalise, *known, task=model.task)
 
     @classmethod
     def of_module(
@@ -109,11 +119,13 @@ class Classifier:
         return cls(name or type(module).__name__, module, names, size, normalise, task=known)
 
     @classmethod
-    def _of_timm(cls, spec: BackboneSpec, device: str | torch.device | None, task: GivenTask) -> "Classifier":
+    def _of_timm(
+        cls, spec: BackboneSpec, device: str | torch.device | None, task: GivenTask, classes: Sequence[str]
+    ) -> "Classifier":
         found = load_classifier(spec)
         normalise = Normalise(found.mean, found.std, channels=found.channels)
         module = on_device(found.module, device)
-        names = _names(module)
+        names = tuple(classes) or _names(module)
         return cls.of_module(module, names, size=found.size, normalise=normalise, task=task, name=str(spec))
 
     def inputs(self, images: ImageLike | Iterable[ImageLike]) -> Tensor:

@@ -65,9 +65,14 @@ def prediction_of(
     distance: float | None = None,
     calibration: Calibration | None = None,
     coverage: float | None = None,
+    stated: Tensor | None = None,
 ) -> Prediction:
-    """The prediction of the image `name` from its logits (C,) and what every prototype says for its class."""
-    label, probabilities = int(logits.argmax()), shares_of(logits, calibration)
+    """The prediction of the image `name` from its logits (C,) and what every prototype says for its class.
+
+    Probabilities are those `stated` (C,), or else the softmax of the logits, calibrated where that is known.
+    """
+    label = int(logits.argmax())
+    probabilities = shares_of(logits, calibration) if stated is None else stated
     within = None
     if coverage is not None:
         within = set_source(calibration, coverage).class_set(probabilities, coverage)

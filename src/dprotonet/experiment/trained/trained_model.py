@@ -39,6 +39,7 @@ from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.image_like import ImageLike, name_of, several, square, squares
 from dprotonet.experiment.trained.part_names import PartName, read_part_names, write_part_names
 from dprotonet.experiment.trained.prediction import Prediction
+from dprotonet.interpretation.task import SINGLE
 from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import load_weights
@@ -65,6 +66,7 @@ class TrainedModel:
         self.familiarity: Familiarity | None = None  # from when on an image is strange to this model
         self.calibration: Calibration | None = None  # what its logits mean in per cent
         self.part_names: dict[int, PartName] = {}  # by prototype, of those that have one
+        self.task = SINGLE  # what the network's outputs mean: trained here, one class per image
 
     @classmethod
     def load(cls, folder: str | PathLike[str], *, device: str | torch.device | None = None) -> Self:

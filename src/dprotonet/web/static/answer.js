@@ -9,30 +9,36 @@ export function showAnswer(run, reading, { label, choose }) {
   show("welcome", false);
   show("prediction", true);
   const predicted = reading.probabilities.find((one) => one.label === reading.predicted);
-  redrawn(find("headline"), () => find("headline").replaceChildren(headline(predicted, reading)));
+  redrawn(find("headline"), () => find("headline").replaceChildren(headline(run, predicted, reading)));
   show("unfamiliar", reading.warning !== "");
   find("unfamiliar").replaceChildren(term("distance", reading.warning));
   redrawn(find("classes"), () => find("classes").replaceChildren(
     ...listed(reading, label).map((one) => bar(one, label, choose, meaningOf(reading))), others(run, reading, label, choose)));
-  say(`${reading.warning} ${lead(reading)} ${predicted.class_name}, ${percent(predicted.probability)}`);
+  say(`${reading.warning} ${lead(run, reading)} ${predicted.class_name}, ${percent(predicted.probability)}`);
 }
 
 const meaningOf = (reading) => (reading.calibrated ? "calibrated" : "probability");
 
 // Of an image unlike the training images the class is no finding, so it is neither said nor printed like one.
-const lead = (reading) => (reading.warning ? "Of its classes the network would choose" : "The network sees");
+const lead = (run, reading) => (reading.warning ? "Of its classes the network would choose"
+  : run.task === "multilabel" ? "The likeliest of several labels is" : "The network sees");
 
-function headline(predicted, reading) {
-  const truth = reading.truth_name;
+function headline(run, predicted, reading) {
   const words = make("p", { class: reading.warning ? "headline doubtful" : "headline" },
-    make("span", { class: "muted", text: `${lead(reading)} ` }),
+    make("span", { class: "muted", text: `${lead(run, reading)} ` }),
     make("strong", { text: predicted.class_name }),
     term(meaningOf(reading), percent(predicted.probability), "share"));
-  if (truth !== null) {
-    const right = truth === predicted.class_name;
-    words.append(make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${truth}` }));
-  }
+  const tag = truthTag(reading, predicted);
+  if (tag) words.append(tag);
   return words;
+}
+
+// Whether it is right, of a test image; a network cannot be wrong about a class that it does not know.
+export function truthTag({ truth, truth_name: name }, said) {
+  if (name === null) return null;
+  if (truth === null) return make("span", { class: "tag", text: `it is ${name}, a class that it does not know` });
+  const right = name === said.class_name;
+  return make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${name}` });
 }
 
 // The likeliest classes, and the one that is asked about.

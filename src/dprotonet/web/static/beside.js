@@ -1,6 +1,7 @@
 // Two runs on one image: both answers, maps of the same explainer, the strongest evidence, and what differs.
 
 import { MODEL, at, bytes, read, remove, send, watch } from "./api.js";
+import { truthTag } from "./answer.js";
 import { complain, find, make, percent, redrawn, say, show, signed } from "./dom.js";
 import { draw, fromNpy, fromPreview, overlap } from "./heat.js";
 import { term } from "./tips.js";
@@ -59,11 +60,11 @@ export class Beside {
     const element = make("section", { class: "beside-run", "aria-label": run.name },
       make("h3", { text: run.name }),
       reading.warning ? make("p", { class: "notice", text: reading.warning }) : null,
-      make("p", { class: reading.warning ? "headline doubtful" : "headline" }, make("strong", { text: first.class_name }), share(first), truth(reading, first)),
+      make("p", { class: reading.warning ? "headline doubtful" : "headline" }, make("strong", { text: first.class_name }), share(first), truthTag(reading, first)),
       make("figure", {}, canvas, progress),
       make("p", { class: "muted", text: `Asked for: ${reading.class_name}` }),
       make("ol", { class: "beside-list", "aria-label": "Likeliest classes" }, ...reading.probabilities.slice(0, LISTED).map((one) => make("li", {}, make("span", { text: one.class_name }), share(one)))),
-      run.prototypes ? make("p", { class: "muted", text: "Strongest evidence" }) : make("p", { class: "muted", text: "A black box gives no evidence." }),
+      run.prototypes ? make("p", { class: "muted", text: "Strongest evidence" }) : make("p", { class: "muted", text: run.plain ? "A plain network gives no evidence." : "A black box gives no evidence." }),
       make("ol", { class: "beside-list", "aria-label": "Strongest evidence" }, ...reading.rows.map((row) => this.row(run, row))),
       run.model === MODEL ? make("p", { class: "muted", text: "All of its evidence is below." }) : make("a", { href: `/?model=${run.model}&image=${reading.image}#explain`, text: `Everything about ${run.name}` }));
     return { run, reading, element, canvas, progress, map: null, job: null };
@@ -128,12 +129,6 @@ export class Beside {
     const own = this.picture();
     if (own) for (const { canvas, map } of this.columns) draw(canvas, own, map, this.look());
   }
-}
-
-function truth(reading, first) {
-  if (reading.truth_name === null) return null;
-  const right = reading.truth_name === first.class_name;
-  return make("span", { class: right ? "tag good" : "tag bad", text: right ? "✓ correct" : `✗ it is ${reading.truth_name}` });
 }
 
 // What differs, in a sentence or two.

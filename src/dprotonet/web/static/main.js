@@ -29,7 +29,7 @@ const pick = (index) => explain.lookAt(() => send(`/api/samples/${index}`), "Loo
 
 function route() {
   const asked = location.hash.slice(1);
-  const view = asked === "gallery" || (asked === "prototypes" && run.prototypes > 0) ? asked : "explain";
+  const view = (asked === "gallery" && !run.plain) || (asked === "prototypes" && run.prototypes > 0) ? asked : "explain";
   for (const name of ["explain", "gallery", "prototypes"]) {
     show(`view-${name}`, name === view);
     if (name === view) find(`to-${name}`).setAttribute("aria-current", "page"); else find(`to-${name}`).removeAttribute("aria-current");
@@ -41,10 +41,11 @@ function route() {
 function introduce() {
   document.title = `${run.name} · dprotonet`;
   addMeanings(run.meanings);
-  find("run").replaceChildren(`${run.name} · `, term("class", plural(run.classes.length, "class", "classes")), " · ", run.prototypes ? term("prototype", plural(run.prototypes, "prototype")) : "black box");
+  find("run").replaceChildren(`${run.name} · `, term("class", plural(run.classes.length, "class", "classes")), " · ", run.prototypes ? term("prototype", plural(run.prototypes, "prototype")) : run.plain ? "a plain network" : "black box");
   find("runs").replaceChildren(...run.runs.filter((one) => one.model !== run.model).map((one) => make("a", { href: `/?model=${one.model}${location.hash}`, text: `Switch to ${one.name}` })));
   show("runs", run.runs.length > 1);
   show("to-prototypes", run.prototypes > 0);
+  show("to-gallery", !run.plain);
   show("sourceless", run.prototypes > 0 && !run.sources);
   find("decoder").textContent = `Heatmaps by the decoder ${run.decoder}.`;
   show("decoder", run.sources);

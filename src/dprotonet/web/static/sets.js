@@ -13,7 +13,7 @@ export class Sets {
     const known = this.run.calibration;
     show("sets", true);
     redrawn(find("sets"), () => find("sets").replaceChildren(...(known === null
-      ? [note("This run is not calibrated: nobody has measured how often such an answer is right. dprotonet calibrate RUN does.")]
+      ? [note(`${this.run.plain ? "This network" : "This run"} is not calibrated: nobody has measured how often such an answer is right.${this.run.plain ? "" : " dprotonet calibrate RUN does."}`)]
       : reading.sets.length && reading.familiar !== false ? this.set(reading) : [note(this.lack(reading))])));
   }
 
