@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check package bench tables clean
+.PHONY: help demo test check package bench tables torture clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -47,6 +47,9 @@ tables: .venv/dev.stamp ## the paper's tables on the built-in birds, into docs/t
 	$(BIN)/dprotonet reproduce --quick --out runs/reproduce-quick
 	cp runs/reproduce-quick/reproduction.md docs/tables-quick.md
 	cp runs/reproduce-quick/reproduction.json docs/results/reproduce-quick.json
+
+torture: .venv/dev.stamp ## kill training, comparing, predicting 120 times at random; JSON on stdout, the seed on stderr
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/torture.py
 
 clean: ## remove the environment and caches
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

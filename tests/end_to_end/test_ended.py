@@ -202,7 +202,7 @@ def test_compare_benchmark_and_quality(
     assert main(words) == 143
     assert told(capsys).endswith("benchmark was ended by SIGTERM; the same command goes on from there")
     assert not list(tmp_path.rglob("*.lock"))
-    ended(QualityCheck, "_look", 0)
+    ended(QualityCheck, "_looked", 0)
     out = ["--maps", "similarity", "--images", "1", "--out", str(tmp_path / "quality")]
     assert main(["quality", str(run_folder), *out]) == 143
     assert told(capsys) == "dprotonet: quality was ended by SIGTERM"

@@ -35,6 +35,9 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
     torch.testing.assert_close(one["trained"], two["trained"], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(one["pieces"], two["pieces"], rtol=1e-3, atol=1e-4)
     assert torch.equal(two["running_means"][0], two["running_means"][1])
+    for name in ("learned with BatchNorm", "learned by BatchNorm"):
+        torch.testing.assert_close(one[name], two[name], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(one["running_means"][0], two["running_means"][0], rtol=1e-4, atol=1e-5)
 
 
 TINY = [

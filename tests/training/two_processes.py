@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
-from dprotonet.experiment.runs.trainer import leave_group
 from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase
+from dprotonet.training.processes import leave_group
 from dprotonet.training.push import Pusher
 from dprotonet.training.views import BalancedKeys
 
@@ -57,6 +57,8 @@ def main(out: str) -> None:
     list(engine.run([Phase("joint", 1, LearningRates())]))
     means = torch.stack(gather_object([network.encoder.backbone.layers[1].running_mean.clone()]))
     results["running_means"] = means
+    results["learned with BatchNorm"] = network.prototypes.vectors.detach().clone()
+    results["learned by BatchNorm"] = network.encoder.backbone.layers[1].running_var.clone()
     if accelerator.is_main_process:
         save_file(results, out)
     leave_group()

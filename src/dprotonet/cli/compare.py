@@ -72,10 +72,13 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.compare.files import save_comparison
     from dprotonet.experiment.compare.mosaics import mosaics_of
     from dprotonet.experiment.compare.table import Table
+    from dprotonet.experiment.runs.claim import claimed
     from dprotonet.experiment.trained.classifier import Classifier
+    from dprotonet.training.processes import Group
 
+    group = Group.joined(arguments.device)
     classifier = Classifier.open(arguments.model, device=arguments.device, task=arguments.task)
-    with Reporter(stderr_console()) as reporter:
+    with claimed(arguments.out), Reporter(stderr_console()) as reporter:
         data = images_of(arguments, classifier, lambda done, total: reporter.advance("scan", done, total))
         if arguments.mosaic:
             data = mosaics_of(
@@ -83,13 +86,16 @@ def main(words: list[str]) -> None:
             )
         comparison = _comparison(arguments, classifier, data)
         failures: list[Failure] = []
-        for progress in comparison.run():
+        for progress in comparison.run(group):
             reporter.advance("comparing", progress.done, progress.total, progress.what)
             if progress.failure is not None:
                 failures.append(progress.failure)
                 print(f"dprotonet: {told(progress.failure)}", file=sys.stderr)
-    results = comparison.results(failures)
-    content = save_comparison(comparison, results)
+        failures = [failure for some in group.gathered(failures) for failure in some]
+        if not group.is_main:
+            return
+        results = comparison.results(failures)
+        content = save_comparison(comparison, results)
     if arguments.json:
         json.dump(content, sys.stdout, ensure_ascii=False, allow_nan=False)
         print()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, Json, RunFolderPath, SameClasses, Split, data_of
+from dprotonet.launch import is_main
 from dprotonet.percent import percent
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def main(words: list[str]) -> None:
             on_scan=lambda done, total: reporter.advance("scan", done, total),
             on_batch=lambda done, total: reporter.advance("evaluating", done, total),
         )
+    if not is_main():
+        return
     folder = arguments.out or arguments.run / "evaluation"
     picture = save_evaluation(evaluation, folder, data=data.data, network=model.network)
     summary = {"run": str(arguments.run), "data": data.data, **evaluation.summary(), "picture": str(picture)}

@@ -15,7 +15,6 @@ def cross_validate(resolved: "Resolved", out: Path, *, overwrite: bool, cache: P
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.build.training import default_cache
     from dprotonet.experiment.runs.cross_validation import CrossValidation
-    from dprotonet.experiment.runs.trainer import leave_group
 
     console, config, taken = stderr_console(), resolved.config, []
     again = "the same command goes on from there" + (", without --overwrite" if overwrite else "")
@@ -36,7 +35,6 @@ def cross_validate(resolved: "Resolved", out: Path, *, overwrite: bool, cache: P
             if step.event is not None:
                 reporter.show(step.event)
             taken += [step.fold] * step.taken
-    leave_group()
     if not console.quiet:  # the main process of a distributed run
         validation.save()
         print((out / "folds.md").read_text(encoding="utf-8"))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dprotonet.errors import UserError
+from dprotonet.launch import is_main
 
 
 def named_images(asked: Sequence[Path]) -> tuple[Path, ...]:
@@ -12,9 +13,9 @@ def named_images(asked: Sequence[Path]) -> tuple[Path, ...]:
     from dprotonet.data.image_paths import image_paths
 
     found = image_paths(asked)
-    if found.ignored:
+    if found.ignored and is_main():
         print(f"dprotonet: {found.ignored}", file=sys.stderr)
-    if found.repeated:
+    if found.repeated and is_main():
         print(f"dprotonet: named more than once and taken once: {found.repeated}", file=sys.stderr)
     return found.paths
 

@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 
+from dprotonet.cli.launched import check_launch, leave_launch, others_silent
 from dprotonet.compat import keep_freed_memory
 from dprotonet.errors import ComputationError, Ended, UserError
+from dprotonet.launch import is_main, process
 
 COMMANDS = {
     "train": "train a DProtoNet on the built-in birds, a folder of images or a public data set",
@@ -88,8 +90,11 @@ def _speak_warnings() -> None:
 def _guarded(command: str, words: list[str]) -> int:
     keep_freed_memory()
     try:
-        with _ended_as_interrupted():
-            return import_module(f"dprotonet.cli.{command}").main(words) or 0
+        check_launch(command, words)
+        with _ended_as_interrupted(), others_silent():
+            code = import_module(f"dprotonet.cli.{command}").main(words) or 0
+            leave_launch()
+            return code
     except UserError as error:
         return _fail(str(error), 2)
     except ComputationError as error:
@@ -141,7 +146,8 @@ def _of_files(error: OSError) -> str:
 
 
 def _fail(message: str, code: int) -> int:
-    print(f"dprotonet: {' '.join(message.split())}", file=sys.stderr)
+    who = "dprotonet" if is_main() else f"dprotonet (process {process()})"
+    print(f"{who}: {' '.join(message.split())}", file=sys.stderr)
     return code
 
 

@@ -19,6 +19,7 @@ from dprotonet.percent import percent
 if TYPE_CHECKING:
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.trained.prediction import Prediction
+    from dprotonet.training.processes import Group
 
 
 @dataclass(frozen=True)
@@ -71,12 +72,16 @@ def _predict_and_show(arguments: PredictArguments) -> None:
     if arguments.out is not None:
         check_out(arguments.out)
     from dprotonet.experiment.model import Model
+    from dprotonet.training.processes import Group
 
+    group = Group.joined(arguments.device)
     model = Model.load(arguments.run, device=arguments.device)
     model.check_coverage(arguments.coverage)
     if arguments.out is not None:
         model.check_sources()
-    predictions, skipped = _predictions(model, arguments)
+    predictions, skipped = _predictions(model, arguments, group)
+    if not group.is_main:
+        return
     if arguments.out is not None:
         _save_pictures(model, predictions, arguments)
     if arguments.json:
@@ -88,18 +93,27 @@ def _predict_and_show(arguments: PredictArguments) -> None:
     complain_if_none(predictions, skipped)
 
 
-def _predictions(model: "Model", arguments: PredictArguments) -> tuple[list["Prediction"], dict[str, str]]:
+def _predictions(
+    model: "Model", arguments: PredictArguments, group: "Group"
+) -> tuple[list["Prediction"], dict[str, str]]:
     """Predictions in order, batch by batch, and the images that could not be read with the reason."""
-    from dprotonet.experiment.trained.answered_files import answered_files, batches_of
+    from dprotonet.experiment.trained.answered_files import AnsweredFile, answered_together, batches_of
+
+    def said(item: AnsweredFile) -> "tuple[str, Prediction | None, str]":
+        path = str(item.path)
+        if item.answer is None:
+            return path, None, str(item.error)
+        return path, item.answer.prediction(path, coverage=arguments.coverage), ""
 
     good, skipped = [], {}
-    for batch in answered_files(model, batches_of(named_images(arguments.images), arguments.batch_size)):
-        for item in batch:
-            if item.answer is not None:
-                good.append(item.answer.prediction(str(item.path), coverage=arguments.coverage))
+    batches = batches_of(named_images(arguments.images), arguments.batch_size)
+    for batch in answered_together(model, batches, group, said):
+        for path, prediction, error in batch:
+            if prediction is not None:
+                good.append(prediction)
             else:
-                skipped[str(item.path)] = str(item.error)
-                print(f"dprotonet: skipped: {item.error}", file=sys.stderr)
+                skipped[path] = error
+                print(f"dprotonet: skipped: {error}", file=sys.stderr)
     return good, skipped
 
 

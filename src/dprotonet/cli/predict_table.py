@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dprotonet.cli.images import complain_if_none, named_images
 from dprotonet.errors import UserError
+from dprotonet.launch import is_main
 
 if TYPE_CHECKING:
     from dprotonet.experiment.trained.predict_files import TableSummary
@@ -53,6 +54,8 @@ def predict_table(arguments: TableArguments) -> None:
     assert arguments.out is not None
     check_table(arguments.out, overwrite=arguments.overwrite)
     summary = _written(arguments, arguments.out)
+    if not is_main():
+        return
     if arguments.json:
         json.dump({"table": str(arguments.out), **asdict(summary)}, sys.stdout, ensure_ascii=False)
         print()
@@ -64,7 +67,9 @@ def _written(arguments: TableArguments, out: Path) -> "TableSummary":
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.trained.predict_files import TableSettings, predict_files
     from dprotonet.experiment.trained.trained_model import TrainedModel
+    from dprotonet.training.processes import Group
 
+    group = Group.joined(arguments.device)
     model = TrainedModel.load(arguments.run, device=arguments.device)
     model.check_coverage(arguments.coverage)
     paths = named_images(arguments.images)
@@ -76,6 +81,7 @@ def _written(arguments: TableArguments, out: Path) -> "TableSummary":
             settings=TableSettings(arguments.batch_size, arguments.classes, arguments.coverage),
             overwrite=arguments.overwrite,
             on_progress=lambda done, total: reporter.advance("predicting", done, total),
+            group=group,
         )
 
 

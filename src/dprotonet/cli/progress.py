@@ -1,6 +1,5 @@
 """Progress on stderr: one bar for what is going on, one line for what is done."""
 
-import os
 from collections.abc import Iterable
 from types import TracebackType
 
@@ -8,6 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dprotonet.experiment.runs.trainer import Preparing
+from dprotonet.launch import is_main
 from dprotonet.percent import percent
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
 
@@ -21,7 +21,7 @@ _LABELS = {
 
 def stderr_console() -> Console:
     """Speaks only in the main process of a distributed run."""
-    return Console(stderr=True, quiet=os.environ.get("RANK", "0") != "0", highlight=False)
+    return Console(stderr=True, quiet=not is_main(), highlight=False)
 
 
 class Reporter:

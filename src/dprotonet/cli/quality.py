@@ -11,6 +11,7 @@ from dprotonet.cli.images import check_out
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, Device, Json, RunFolderPath, SameClasses, Split, data_of
 from dprotonet.errors import UserError
+from dprotonet.launch import processes
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,14 @@ def main(words: list[str]) -> None:
     from dprotonet.cli.quality_intervention import intervention_of, show_intervention
     from dprotonet.experiment.quality.quality import STAGES, quality_summary
     from dprotonet.files import write_text
+    from dprotonet.training.processes import Group
 
+    if arguments.intervention and processes() > 1:
+        raise UserError("--intervention does not divide its work; give it to a command of one process")
     skip = [word.strip() for word in arguments.skip.split(",") if word.strip()]
     if unknown := [word for word in skip if word not in STAGES]:
         raise UserError(f"--skip {unknown[0]} is unknown; it takes {', '.join(STAGES)}")
+    group = Group.joined(arguments.device)
     with Reporter(stderr_console()) as reporter:
         check = _check(arguments, skip, reporter)
         steps = "" if arguments.iterations is None else f",iterations={arguments.iterations}"
@@ -70,8 +75,12 @@ def main(words: list[str]) -> None:
             explainers=arguments.explainers,
             decoder=f"{arguments.preset}{steps}",
         )
-        found = check.run(lambda done, total: reporter.advance("looking at prototypes", done, total))
+        found = check.run(
+            lambda done, total: reporter.advance("looking at prototypes", done, total), group=group
+        )
         changed = intervention.run(reporter.advance).summary() if intervention else None
+    if not group.is_main:
+        return
     settings = {"split": arguments.split, "top": arguments.top, "noise": arguments.noise, "skip": skip}
     content = {"run": str(arguments.run), **settings, **quality_summary(found)}
     write_text(out / "quality.json", json.dumps(content, ensure_ascii=False, indent=1))

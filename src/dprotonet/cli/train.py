@@ -135,7 +135,7 @@ def run(
     from dprotonet.experiment.build.training import default_cache
     from dprotonet.experiment.runs.finished import finished
     from dprotonet.experiment.runs.out_of_fold import trained_and_calibrated
-    from dprotonet.experiment.runs.trainer import Trainer, leave_group
+    from dprotonet.experiment.runs.trainer import Trainer
 
     console, begun = stderr_console(), arguments.resume
 
@@ -162,7 +162,6 @@ def run(
             on_open=opened,
         )
         finished(trained_and_calibrated(trainer, arguments.calibration), reporter.show)
-    leave_group()
     console.print(
         f"the run is in {out}; next: dprotonet evaluate {shlex.quote(str(out))}", soft_wrap=True, markup=False
     )

@@ -1,12 +1,12 @@
 """Training as one bar, for notebooks and scripts; the command line has its own (cli/progress.py)."""
 
-import os
 import sys
 from types import TracebackType
 from typing import Any
 
 from dprotonet.experiment.runs.choose_mode import Trial
 from dprotonet.experiment.runs.trainer import Preparing
+from dprotonet.launch import is_main
 from dprotonet.percent import percent
 from dprotonet.training.events import EpochDone, Event, StepDone
 
@@ -71,7 +71,7 @@ class ProgressBar:
 
 def seen_by_somebody() -> bool:
     """Whether stderr is a terminal, or this is a notebook; of several processes, the main one."""
-    if os.environ.get("RANK", "0") != "0":
+    if not is_main():
         return False
     return in_notebook() or sys.stderr.isatty()
 

@@ -38,6 +38,7 @@ from dprotonet.training.phases import (
 )
 from dprotonet.training.push import Projection, Pusher
 from dprotonet.training.scores import ScoreViews, score_views
+from dprotonet.training.shared_norm import share_statistics
 from dprotonet.training.views import (
     Key,
     PairView,
@@ -115,6 +116,9 @@ class Engine:
     def run(self, stages: Sequence[Stage]) -> Iterator[Event]:
         """All events from the current position to the end, or until patience is exhausted."""
         self.network.to(self.accelerator.device)
+        pieces = self.settings.accumulate > 1 or self.settings.recomputes  # which processes may have unlike
+        if self.accelerator.num_processes > 1 and not pieces:
+            share_statistics(self.network)
         self.epochs, self.pretrained = planned_epochs(stages), pretraining(stages)
         while not self._out_of_patience():
             stage = stages[self.position.stage] if self.position.stage < len(stages) else None

@@ -136,10 +136,10 @@ class FeatureCache:
             try:
                 if temporary is not None:
                     yield from self._fill(temporary, share)
-                    meet(accelerator)
-                    if first:
-                        os.replace(temporary, self.path)
-                        write_text(self.path.with_suffix(".json"), json.dumps(self._facts(total), indent=1))
+                meet(accelerator)  # also those of a machine that has the features: all meet as often
+                if temporary is not None and first:
+                    os.replace(temporary, self.path)
+                    write_text(self.path.with_suffix(".json"), json.dumps(self._facts(total), indent=1))
                 meet(accelerator)
             finally:
                 if temporary is not None and first:

@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.state import AcceleratorState
 from torch.optim import Adam, AdamW
 
@@ -25,6 +24,7 @@ from dprotonet.training.phases import (
     plan_presence,
     plan_without_pushes,
 )
+from dprotonet.training.processes import PATIENCE, on_cpus
 from dprotonet.training.views import BalancedKeys, Sampling, epoch_keys
 
 
@@ -97,14 +97,12 @@ def build_accelerator(config: TrainingConfig, log_to: Path | None = None) -> Acc
 
     A run that is trained gives the folder for trackers of `--log` that write files.
 
-    Without GPUs it has to be told that the processes belong together: they would all train on their own.
     """
     AcceleratorState._reset_state()  # else a second run in this process could not have another precision
-    several = int(os.environ.get("WORLD_SIZE", "1")) > 1
-    gpus = torch.accelerator.is_available() and not torch.backends.mps.is_available()
     return Accelerator(
         mixed_precision=config.mixed_precision,
-        cpu=several and not gpus,
+        cpu=on_cpus(),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=PATIENCE)],
         log_with=list(tracker_names(config)) or None if log_to else None,
         project_dir=log_to,
     )

@@ -23,6 +23,7 @@ from dprotonet.interpretation.task import SINGLE
 from dprotonet.metrics.faithfulness import Score
 from dprotonet.metrics.measures import PREDICTED, Explained, Protocol, Truth, measured
 from dprotonet.training.checkpoint import weights_digest
+from dprotonet.training.processes import Group
 from dprotonet.version import __version__
 
 
@@ -85,8 +86,11 @@ class Comparison:
             "version": __version__,
         }
 
-    def run(self) -> Iterator[ComparisonStep]:
-        """Measure what is missing; `results` has it afterwards."""
+    def run(self, group: Group | None = None) -> Iterator[ComparisonStep]:
+        """Measure what is missing, each process its images; `results` has it afterwards.
+
+        Whoever calls this is alone at the folder (experiment/runs/claim.py).
+        """
         if self.protocol.of_value != (self.classifier.task.kind == "regression"):
             raise UserError(
                 "of a regression a value is measured, of other tasks a probability: of_value says so"
@@ -94,8 +98,9 @@ class Comparison:
         if not len(self.data):
             raise UserError("there is no image to compare on")
         store, total = Store(self.folder), len(self.indices) * len(self.methods)
-        store.open(self.plan(), list(self.methods))
-        for place, index in enumerate(self.indices):
+        group = group or Group()
+        group.of_main(lambda: store.open(self.plan(), list(self.methods)))
+        for place, index in group.of(list(enumerate(self.indices))):
             lacking = [method for method in self.methods if store.read(method.name, index) is None]
             case = self._readable(index) if lacking else None
             for number, method in enumerate(self.methods, start=1):
@@ -105,6 +110,7 @@ class Comparison:
                 yield ComparisonStep(
                     place * len(self.methods) + number, total, f"{method.name} on {place + 1}", failure
                 )
+        group.meet()
 
     def results(self, failures: Sequence[Failure] = ()) -> Results:
         """All that is kept of these methods and images."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import Method
-from dprotonet.files import whole, write_text
+from dprotonet.files import remove_unfinished, whole, write_text
 
 
 class Record(NamedTuple):
@@ -63,6 +63,7 @@ class Store:
                 f"{self.folder} holds a comparison with another {', '.join(_differences(path, plan))}; "
                 "name another --out, or remove it"
             )
+        remove_unfinished(self.folder)
         write_text(path, text)
         for method in methods:
             self._open_method(method)
@@ -73,6 +74,7 @@ class Store:
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             shutil.rmtree(place, ignore_errors=True)
             write_text(path, text)
+        remove_unfinished(place)
 
     def _place(self, method: str) -> Path:
         plain = re.sub(r"[^\w.,=+-]", "_", method)

@@ -35,13 +35,21 @@ class LabelledEvidence(NamedTuple):
 
 @torch.no_grad()
 def split_evidence(
-    model: TrainedModel, data: ImageData, on_progress: Progress | None = None
+    model: TrainedModel,
+    data: ImageData,
+    on_progress: Progress | None = None,
+    *,
+    share: ProcessShare | None = None,
 ) -> Iterator[LabelledEvidence]:
-    """Every batch of the split in order; `on_progress` hears of (images done, images in all)."""
+    """Every batch of the split in order, or a share of them.
+
+    `on_progress` hears of (images done, images in all).
+    """
     device = model.prototyped.prototype_class.device
     views, network = _source(model, data)
     done = 0
-    for view in load(views, plain_batches(len(data), batch=_BATCH, share=ProcessShare()), workers=0):
+    batches = plain_batches(len(data), batch=_BATCH, share=ProcessShare())
+    for view in load(views, list((share or ProcessShare()).of(batches)), workers=0):
         labels = torch.as_tensor(view.label).to(device)
         yield LabelledEvidence(network.evidence(view.inputs.to(device)), labels)
         done += len(view.inputs)

@@ -9,7 +9,7 @@ decoder or on the network's own, and on controls. Without parts, what needs them
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,6 +40,7 @@ from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.metrics.keypoints import peaks
 from dprotonet.progress import Progress
+from dprotonet.training.processes import Group
 
 STAGES = ("noise", "far", "purity")
 """What can be left out, for each costs maps of its own."""
@@ -57,6 +58,14 @@ class Quality:
     visible: float | None  # parts to be seen in an image, on average
 
 
+class _Looked(NamedTuple):
+    """What was found in an image, by whose maps; pairs only by the run's."""
+
+    values: dict[str, dict[str, float]]
+    points: dict[str, Tensor]
+    pairs: list[PrototypePair]
+
+
 @dataclass
 class _Seen:
     """What was found so far, image by image, by whose maps."""
@@ -67,6 +76,12 @@ class _Seen:
     own: list[Sequence[int]] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     pairs: list[PrototypePair] = field(default_factory=list)
+
+    def add(self, looked: _Looked) -> None:
+        for name, values in looked.values.items():
+            self.values.setdefault(name, []).append(values)
+            self.points.setdefault(name, []).append(looked.points[name])
+        self.pairs += looked.pairs
 
     def found(self, name: str) -> PeakPoints:
         """Own prototypes of all images by the maps of that name."""
@@ -91,25 +106,39 @@ class QualityCheck:
     preset: str | Preset = "fast"
     seed: int = 0
 
-    def run(self, on_progress: Progress | None = None) -> Quality:
-        """Look at every image by the run's maps and by the controls."""
+    def run(self, on_progress: Progress | None = None, group: Group | None = None) -> Quality:
+        """Look at every image by the run's maps and by the controls.
+
+        Of several processes each makes the run's maps of its images. Controls, which cost next to nothing and
+        are drawn by lot one after the other, are made by all.
+        """
+        group = group or Group()
         having = set(self.model.prototyped.prototype_class.tolist())
         chosen = {label: self._of_class(label) for label in sorted(having)}
         numbers = [number for own in chosen.values() for number in own]
         if not numbers:
             raise UserError("the split has no image to look at prototypes in")
         strongest = {label: self._strongest(label, own) for label, own in chosen.items() if own}
-        kinds: dict[str, RowMaps] = {self.maps: row_maps(self.maps, self.model.prototyped, self.preset)}
-        kinds |= {name: ControlMaps(name, self.seed) for name in CONTROLS}
-        seen, pure = _Seen(), self._pure_images(strongest)
+        own = row_maps(self.maps, self.model.prototyped, self.preset)
+        controls: dict[str, RowMaps] = {name: ControlMaps(name, self.seed) for name in CONTROLS}
+        seen, pure = _Seen(), self._pure_images(strongest, group)
         total = len(numbers) + len(pure)
-        for done, scene in enumerate(self._scenes(numbers, strongest), start=1):
-            self._look(scene, kinds, seen)
+        mine: list[_Looked] = []
+        others: list[_Looked] = []
+        for done, scene in enumerate(self._scenes(numbers, strongest)):
+            if done % group.processes == group.process:
+                mine.append(self._looked(scene, {self.maps: own}))
+            others.append(self._looked(scene, controls))
+            seen.keypoints.append(part_points(scene.sample))
+            seen.own.append(scene.own)
+            seen.labels.append(scene.sample.label)
             if on_progress is not None:
-                on_progress(done, total)
+                on_progress(done + 1, total)
+        for looked in (*group.together(mine), *others):
+            seen.add(looked)
         table = self._table(seen)
         table |= self._purity(
-            pure, kinds, lambda done: on_progress and on_progress(len(numbers) + done, total)
+            pure, own, controls, group, lambda done: on_progress and on_progress(len(numbers) + done, total)
         )
         visible = [len(points) for points in seen.keypoints]
         prototypes = prototype_qualities(self.model, seen.pairs, tolerance=self.tolerance)
@@ -158,17 +187,16 @@ class QualityCheck:
 
     # ── maps ──
 
-    def _look(self, scene: Scene, kinds: dict[str, RowMaps], seen: _Seen) -> None:
+    def _looked(self, scene: Scene, kinds: dict[str, RowMaps]) -> _Looked:
+        looked = _Looked({}, {}, [])
         for name, maps in kinds.items():
             scores = self._scores if name == self.maps else None
             found = judged(scene, maps, scores=scores)
-            seen.values.setdefault(name, []).append(found.values)
-            seen.points.setdefault(name, []).append(peaks(found.own))
+            looked.values[name] = found.values
+            looked.points[name] = peaks(found.own)
             if scores is not None:
-                seen.pairs += prototype_pairs(scene, found)
-        seen.keypoints.append(part_points(scene.sample))
-        seen.own.append(scene.own)
-        seen.labels.append(scene.sample.label)
+                looked.pairs.extend(prototype_pairs(scene, found))
+        return looked
 
     @torch.no_grad()
     def _scores(self, images: Tensor) -> Tensor:
@@ -185,11 +213,12 @@ class QualityCheck:
     def _size(self) -> tuple[int, int]:
         return (self.model.config.data.image_size,) * 2
 
-    def _pure_images(self, strongest: dict[int, list[int]]) -> dict[int, list[int]]:
+    def _pure_images(self, strongest: dict[int, list[int]], group: Group) -> dict[int, list[int]]:
         """Of every prototype looked for, its strongest images of the whole split: prototypes by image."""
         if "purity" in self.skip or not part_points(self.data[0]):
             return {}
-        scores = torch.cat([found.evidence.scores.cpu() for found in split_evidence(self.model, self.data)])
+        looked = split_evidence(self.model, self.data, share=group)
+        scores = torch.cat(group.together([found.evidence.scores.cpu() for found in looked]))
         images: dict[int, list[int]] = {}
         for prototype in dict.fromkeys(number for own in strongest.values() for number in own):
             for image in scores[:, prototype].argsort(descending=True, stable=True)[: self.patches].tolist():
@@ -197,17 +226,26 @@ class QualityCheck:
         return images
 
     def _purity(
-        self, images: dict[int, list[int]], kinds: dict[str, RowMaps], advance: Callable[[int], object]
+        self,
+        images: dict[int, list[int]],
+        own: RowMaps,
+        controls: dict[str, RowMaps],
+        group: Group,
+        advance: Callable[[int], object],
     ) -> Table:
         keypoints: list[Keypoints] = []
-        points: dict[str, list[Tensor]] = {name: [] for name in kinds}
-        for image, numbers in images.items():
+        mine: list[Tensor] = []
+        points: dict[str, list[Tensor]] = {name: [] for name in (self.maps, *controls)}
+        for row, (image, numbers) in enumerate(images.items()):
             sample = self.data[image]
             inputs = self.model.inputs([sample.image])
-            for name, maps in kinds.items():
+            if row % group.processes == group.process:
+                mine.append(peaks(own(inputs, numbers, sample)))
+            for name, maps in controls.items():
                 points[name].append(peaks(maps(inputs, numbers, sample)))
             keypoints.append(part_points(sample))
             advance(len(keypoints))
+        points[self.maps] = group.together(mine)
         if not any(keypoints):
             return {}
         prototype = torch.tensor([number for numbers in images.values() for number in numbers])

@@ -5,7 +5,6 @@ and outlives one that is overwritten. It ends with the process, however that end
 the work is over. Of the processes of a distributed run only the main one claims.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dprotonet.errors import UserError
+from dprotonet.launch import is_main
 
 
 class AlreadyClaimed(UserError):
@@ -22,7 +22,7 @@ class AlreadyClaimed(UserError):
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
     """The folder for this process alone; an error if another one is at it."""
-    if os.environ.get("RANK", "0") != "0":  # torchrun's: the main process has claimed for all
+    if not is_main():  # torchrun's: the main process has claimed for all
         yield
         return
     place = Path(f"{folder.expanduser().resolve()}.lock")

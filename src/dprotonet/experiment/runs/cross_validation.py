@@ -8,7 +8,6 @@ process is at is left to it, so that several processes can share the work.
 """
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from dprotonet.experiment.runs.trainer import Preparing, Trainer
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.files import write_text
+from dprotonet.launch import is_main, processes
 from dprotonet.progress import Progress
 from dprotonet.training.events import Event
 
@@ -70,7 +70,7 @@ class CrossValidation:
                         yield FoldStep(fold, event)
                 taken = False
             except AlreadyClaimed:
-                if "RANK" in os.environ:  # the other processes of this run have not heard of it
+                if processes() > 1:  # the other processes of this run have not heard of it
                     raise
                 taken = True
             yield FoldStep(fold, taken=taken)
@@ -128,7 +128,7 @@ class CrossValidation:
             origins=self.origins,
         )
         yield from trainer.run_claimed()
-        if os.environ.get("RANK", "0") == "0":
+        if is_main():
             images = self.splits(config.data)
             counts = {"train images": len(images.train), "val images": len(images.val)}
             write_result(place, config, {**counts, **_outcome(RunFolder(place))})

@@ -5,7 +5,6 @@ was, and the run's own validation images choose which of its rounds is kept: the
 What belongs together (one patient, equal bytes) is in one part. No run folder is written.
 """
 
-import os
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from dprotonet.experiment.runs.calibration import (
 from dprotonet.experiment.runs.network_start import start_network
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
+from dprotonet.launch import is_main
 from dprotonet.progress import Progress
 from dprotonet.training.evaluation import Predictions, evaluate
 from dprotonet.training.events import EpochDone, Event, RoundDone
@@ -56,7 +56,7 @@ def trained_and_calibrated(
         return
     folds = FOLDS if images == "folds" else None
     found = yield from fold_calibration(trainer.out, cache=trainer.cache, folds=folds)
-    if found is not None:
+    if found is not None and is_main():
         found.write(trainer.out)
 
 
@@ -86,8 +86,8 @@ def fold_calibration(
 
 
 def _wanted(trainer: Trainer, splits: Splits) -> bool:
-    """Not by each of several processes for itself, and not in a fold of a cross-validation."""
-    alone = os.environ.get("WORLD_SIZE", "1") == "1" and not trainer.config.data.fold
+    """Not in a fold of a cross-validation."""
+    alone = not trainer.config.data.fold
     enough = min(Counter(splits.train.labels).values()) >= 2 * FOLDS
     return trainer.config.training.mode == "frozen" and len(splits.val) < FEW and enough and alone
 

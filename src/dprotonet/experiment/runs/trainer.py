@@ -46,6 +46,7 @@ from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, pro
 from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epochs
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import resolve
+from dprotonet.launch import processes
 from dprotonet.network import BlackBox, Network
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
@@ -104,6 +105,11 @@ class Trainer:
     def run_claimed(self) -> Iterator[Preparing | Event]:
         """The same for a caller who has claimed the folder."""
         training = self.config.training
+        if training.batch_size < 2 * processes():
+            raise UserError(
+                f"--batch-size {training.batch_size} is for all {processes()} processes together, and each "
+                f"needs two images of a batch: give {2 * processes()} at least, or start fewer processes"
+            )
         joint = training.mode == "joint"
         with memory_remedies(batch=training.batch_size, accumulate=training.accumulate, joint=joint):
             yield from self._run()
@@ -392,9 +398,3 @@ def event_record(event: Event) -> dict[str, Any]:
 
 def _data_digest(splits: Splits) -> list[str]:
     return [splits.train.fingerprint, splits.val.fingerprint]
-
-
-def leave_group() -> None:
-    """End a distributed run, if this is one: communication threads that outlive it abort the interpreter."""
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()

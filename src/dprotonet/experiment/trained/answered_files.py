@@ -6,11 +6,12 @@ with the reason and ends nothing.
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -19,11 +20,13 @@ from dprotonet.data.image import UnreadableImage
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.training.processes import Group
 
 _AHEAD = 2  # batches that wait, read, for the network
 _THREADS = 8  # at most
 
 Read = Tensor | UserError
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +58,24 @@ def answered_files(model: TrainedModel, batches: Iterable[Sequence[Path]]) -> It
             AnsweredFile(path, next(answers)) if isinstance(one, Tensor) else AnsweredFile(path, None, one)
             for path, one in zip(paths, read, strict=True)
         ]
+
+
+def answered_together(
+    model: TrainedModel,
+    batches: Sequence[Sequence[Path]],
+    group: Group,
+    said: Callable[[AnsweredFile], T],
+) -> Iterator[list[T]]:
+    """What `said` makes of the answers where processes share the batches: the main one gets all, in order.
+
+    Batches are those of one process, so that answers are too.
+    """
+    own = answered_files(model, group.of(batches))
+    for start in range(0, len(batches), group.processes):
+        mine = next(own) if start + group.process < len(batches) else []
+        for items in group.gathered([said(item) for item in mine]):
+            if items and group.is_main:
+                yield items
 
 
 def _answers(model: TrainedModel, pixels: list[Tensor]) -> list[Answer]:

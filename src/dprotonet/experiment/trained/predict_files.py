@@ -15,13 +15,20 @@ from typing import Any
 
 from dprotonet.data.suffixes import check_dicom
 from dprotonet.experiment.runs.claim import claimed
-from dprotonet.experiment.trained.answered_files import answered_files, batches_of
-from dprotonet.experiment.trained.prediction_table import check_table, table_columns, table_row, write_table
+from dprotonet.experiment.trained.answered_files import AnsweredFile, answered_together, batches_of
+from dprotonet.experiment.trained.prediction_table import (
+    Row,
+    check_table,
+    table_columns,
+    table_row,
+    write_table,
+)
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.experiment.trained.unfinished_table import UnfinishedTable
 from dprotonet.files import remove_unfinished
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
+from dprotonet.training.processes import Group
 from dprotonet.version import __version__
 
 _SILENT = {"network", "folder", "prototypes", "part_names", "places"}  # of a model: in no row of a table
@@ -55,11 +62,14 @@ def predict_files(
     settings: TableSettings | None = None,
     overwrite: bool = False,
     on_progress: Progress | None = None,
+    group: Group | None = None,
 ) -> TableSummary:
     """Write the table `out`, .csv or .parquet; goes on where a run with the same model and settings stopped.
 
-    Files that are new or have changed since are predicted then, and the rows of the others are kept.
+    Files that are new or have changed since are predicted then, and the rows of the others are kept. Of
+    several processes the main one writes the table and has the summary.
     """
+    group = group or Group()
     chosen = settings or TableSettings()
     columns = table_columns(min(chosen.likely, len(model.classes)), chosen.coverage)
     table = UnfinishedTable(out, _basis(model, chosen), len(columns))
@@ -67,28 +77,44 @@ def predict_files(
     check_dicom([str(path) for path in paths])
     model.check_coverage(chosen.coverage)
     with claimed(out):
-        remove_unfinished(out.parent, of=out.name)
-        table.begin(overwrite=overwrite)
         stamps = [file_stamp(path) for path in paths]
-        old = set(table.places)
+        old = group.of_main(lambda: _begun(table, overwrite=overwrite)) or set()
         missing = {path: stamp for path, stamp in zip(paths, stamps, strict=True) if stamp not in old}
-        for count in _append(table, model, missing, chosen):
+        for count in _append(table, model, missing, chosen, group):
             if on_progress is not None:
                 on_progress(len(paths) - len(missing) + count, len(paths))
+        if not group.is_main:
+            return TableSummary()
         write_table(out, columns, table.rows(stamps))
         summary = _summary(columns, table.rows(stamps))
         table.remove()
     return replace(summary, kept=sum(map(old.__contains__, stamps)), dropped=len(old.difference(stamps)))
 
 
+def _begun(table: UnfinishedTable, *, overwrite: bool) -> set[str]:
+    """Stamps of the rows that are there already."""
+    remove_unfinished(table.out.parent, of=table.out.name)
+    table.begin(overwrite=overwrite)
+    return set(table.places)
+
+
 def _append(
-    table: UnfinishedTable, model: TrainedModel, missing: Mapping[Path, str], settings: TableSettings
+    table: UnfinishedTable,
+    model: TrainedModel,
+    missing: Mapping[Path, str],
+    settings: TableSettings,
+    group: Group,
 ) -> Iterator[int]:
     """The rows of these files, each with its stamp; yields how many there are after each batch."""
     count, classes = 0, min(settings.likely, len(model.classes))
-    for answered in answered_files(model, batches_of(list(missing), settings.batch_size)):
-        table.append([(missing[item.path], table_row(item, classes, settings.coverage)) for item in answered])
-        count += len(answered)
+
+    def stamped(item: AnsweredFile) -> tuple[str, Row]:
+        return missing[item.path], table_row(item, classes, settings.coverage)
+
+    batches = batches_of(list(missing), settings.batch_size)
+    for rows in answered_together(model, batches, group, stamped):
+        table.append(rows)
+        count += len(rows)
         yield count
 
 
