@@ -155,6 +155,8 @@ def test_with_enough_validation_images_prototypes_have_a_say(network: DProtoNet)
     assert float(found.distance(near, torch.tensor([[3.0, 0.8]]))) == 3  # a first level, for itself
     assert float(found.distance(near, torch.tensor([[0.8, 9.0]]))) > 1  # the last one, beside prototypes
     assert float(found.distance(far, usual)) > 1
+    beyond = torch.full((1, 6), (1.01 * found.threshold) ** 2)  # what features cannot know, such as a species
+    assert float(found.distance(beyond, torch.tensor([[0.1, 0.1]]))) == pytest.approx(1.01)
 
 
 def test_what_is_joined_keeps_its_share_on_images_never_seen(network: DProtoNet) -> None:

@@ -8,7 +8,7 @@ from PIL import Image, ImageColor
 
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.clinical_picture import BAND, WIDTH, ClinicalPicture, PlacedEvidence, draw_band
-from dprotonet.figures.style import CAUTION
+from dprotonet.figures.style import CAUTION, INK
 
 GREY = torch.full((3, 40, 60), 90, dtype=torch.uint8)
 RED = torch.tensor([200, 0, 0], dtype=torch.uint8)[:, None, None].expand(3, 40, 60)
@@ -49,6 +49,17 @@ def test_a_warning_stands_above_all_and_makes_room_for_itself() -> None:
     assert inner.any()
     assert first < 40
     assert warned.height > PLAIN.draw().height
+
+
+def test_under_a_warning_the_class_is_no_finding() -> None:
+    """Neither its name nor its probability is written large and black."""
+
+    def black(picture: Image.Image) -> int:
+        inner = np.asarray(picture)[BAND:-BAND]
+        return int((inner == ImageColor.getrgb(INK)).all(axis=2).sum())
+
+    assert black(PLAIN.draw()) > 300
+    assert black(replace(PLAIN, warning="It is unlike the training images.").draw()) == 0
 
 
 def test_both_pictures_are_there_in_their_proportions() -> None:

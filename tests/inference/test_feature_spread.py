@@ -97,6 +97,21 @@ def test_about_the_share_of_new_images_is_beyond_the_limit(images: int) -> None:
         assert sum(own) / len(own) > 0.3
 
 
+def test_of_few_images_few_are_left_out_at_a_time() -> None:
+    """A Gaussian of fewer images is farther from all: limits of five folds would spare too many strangers."""
+    fold, off, off_by_five = torch.arange(40) % 5, 0.0, 0.0
+    for seed in range(5):
+        images = torch.nn.functional.normalize(known(240, 60, seed=seed).float(), dim=1)
+        fitted, new = images[:40], images[40:]
+        wanted = float(LevelSpread.fit(fitted)(new).mean())
+        five = torch.empty(40)
+        for number in range(5):
+            five[fold == number] = LevelSpread.fit(fitted[fold != number])(fitted[fold == number])
+        off += float(cross_fitted(fitted, (60,)).mean()) - wanted
+        off_by_five += float(five.mean()) - wanted
+    assert abs(off) < 0.6 * off_by_five
+
+
 def test_the_strangest_level_counts() -> None:
     features = known(200, 10).float()
     spread = FeatureSpread.fit(features, (4, 6)).limited(torch.ones(50, 2), 0.05)

@@ -103,9 +103,11 @@ class ClinicalPicture:
         return wrapped(self.facts, WIDTH - 2 * MARGIN, font(SMALL), lines=FACTS) if self.facts else []
 
     def _draw_answer(self, canvas: Canvas, top: int) -> None:
-        room = WIDTH - 2 * MARGIN
-        canvas.text((MARGIN, top + 30), self.answer, size=TITLE, bold=True, width=room - 420)
-        canvas.text((WIDTH - MARGIN, top + 30), self.probability, size=TITLE, bold=True, anchor="rs")
+        room, finding = WIDTH - 2 * MARGIN, not self.warning  # under a warning the class is no finding
+        size, ink = (TITLE, INK) if finding else (SMALL, MUTED)
+        share, right = self.probability, WIDTH - MARGIN
+        canvas.text((MARGIN, top + 30), self.answer, size=size, bold=finding, colour=ink, width=room - 420)
+        canvas.text((right, top + 30), share, size=size, bold=finding, colour=ink, anchor="rs")
         canvas.text((MARGIN, top + 62), self.others, size=SMALL, colour=MUTED, width=room)
 
     def _large(self) -> list[tuple[int, Tensor, str]]:

@@ -100,7 +100,9 @@ class Decision:
         line = PREDICTED + self._notice.height
         if self.predicted is not None:
             canvas.text((MARGIN, line), "predicted", size=SMALL, colour=MUTED)
-            canvas.text((MARGIN + 86, line), self.predicted, bold=True, width=PICTURE - 86)
+            sure = not self.notice  # under a warning the class is no finding
+            ink = INK if sure else MUTED
+            canvas.text((MARGIN + 86, line), self.predicted, bold=sure, colour=ink, width=PICTURE - 86)
         below = line + 40
         for place, (name, probability) in enumerate(self.probabilities):
             chosen, middle = name == self.predicted, below + place * LINE

@@ -100,13 +100,16 @@ class JoinedLimits(NamedTuple):
 def joined_limits(first: Tensor, levels: Tensor, share: float) -> JoinedLimits:
     """From the distances (N,) and (N, L) of known images that nothing was fitted to.
 
-    The first is joined with the last level. All are compared in deviations from what is usual, and all have
-    one limit there, so no kind of distance uses up a share of the warnings that another could give.
+    The first counts for itself and joined with the last level, which counts only so. All are compared in
+    deviations from what is usual, and all have one limit there, so no kind of distance uses up a share of the
+    warnings that another could give.
     """
-    usual, alone = log_usual(levels), log_usual(first.unsqueeze(1))
-    both = (alone.standard(first.unsqueeze(1))[:, 0] + usual.standard(levels)[:, -1]) / 2
+    first = first.unsqueeze(1)
+    usual, alone = log_usual(levels), log_usual(first)
+    own, others = alone.standard(first), usual.standard(levels)
+    both = (own[:, 0] + others[:, -1]) / 2
     together = max(float(both.std(correction=0)), 1e-6)
-    compared = torch.cat([usual.standard(levels)[:, :-1], (both / together).unsqueeze(1)], dim=1)
+    compared = torch.cat([others[:, :-1], (both / together).unsqueeze(1), own], dim=1)
     beyond = conformal_threshold(compared.amax(dim=1), share)
     steep, other = 1 / float(alone.deviation), 1 / float(usual.deviation[-1])
     lower = math.exp(2 * beyond * (together - 1) / (steep + other))

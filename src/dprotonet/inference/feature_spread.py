@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from dprotonet.inference.familiarity import conformal_threshold, log_usual
 
 KEPT = 64  # directions of a level with a variance of their own; the others share one
-FOLDS = 5
+FOLDS, MOST_FOLDS, FITTED = 5, 20, 2000  # at least, at most, and images fitted to in all folds together
 _SILENT = 1e-3  # of the level's typical deviation: that of a channel which is silent on all known images
 
 
@@ -144,12 +144,13 @@ def _by_level(averages: Tensor, widths: Sequence[int], *, unit: bool) -> list[Te
     return [torch.nn.functional.normalize(part, dim=1) if unit else part for part in parts]
 
 
-def cross_fitted(known: Tensor, widths: Sequence[int], *, folds: int = FOLDS) -> Tensor:
+def cross_fitted(known: Tensor, widths: Sequence[int]) -> Tensor:
     """Distances (N, L) of known images, each from a Gaussian that it had no part in.
 
-    To the one it belongs to an image is too near, the more so the fewer images there are.
+    To the one it belongs to an image is too near, the more so the fewer images there are. Of few images few
+    are left out at a time: a Gaussian of fewer is farther from everything.
     """
-    folds = min(folds, len(known))
+    folds = min(len(known), MOST_FOLDS, max(FOLDS, FITTED // max(len(known), 1)))
     fold = torch.arange(len(known)) % folds
     found = torch.empty(len(known), len(widths))
     for number in range(folds):

@@ -108,9 +108,10 @@ class Familiarity:
         far = _measure(distances, self.owner, self.usual).double() / self.threshold
         if levels is None:
             return far
-        last = Joined(*self.joined)(far, levels[:, -1]) if self.joined else far
-        others = levels[:, :-1] if self.joined else levels
-        return torch.cat([others.double(), last.unsqueeze(1)], dim=1).amax(dim=1)
+        levels = levels.double()
+        if self.joined:
+            levels = torch.cat([levels[:, :-1], Joined(*self.joined)(far, levels[:, -1]).unsqueeze(1)], dim=1)
+        return torch.cat([levels, far.unsqueeze(1)], dim=1).amax(dim=1)
 
     def without_prototypes(self) -> "Familiarity | None":
         """What is left where its prototypes are no longer these: the features, if it has them."""
@@ -271,7 +272,7 @@ def familiarity_of(
 def of_both(
     distances: Tensor, network: DProtoNet, features: MeasuredFeatures, *, share: float = SHARE
 ) -> Familiarity:
-    """Prototypes joined with the last level of features, beside the other levels: one limit for all."""
+    """Prototypes, alone and joined with the last level of features, and other levels: one limit for all."""
     distances = distances[list(evenly(len(distances)))]  # of these images features are known
     owner, usual = _of_parts(distances, network)
     limits = joined_limits(_measure(distances, owner, usual), features.val, share)
