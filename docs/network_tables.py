@@ -19,6 +19,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import explainer_tables
+import familiarity_tables
 import quality_tables
 import training_tables
 
@@ -35,6 +36,7 @@ PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals", "compare-cub", "compare-pets"),
     "metrics.md": ("mosaic-cub", "mosaic-pets"),
     "rivals.md": ("frozen-choice", "joint-choice"),
+    "familiarity.md": ("familiarity", "familiarity-pets", "familiarity-birds"),
     "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),
     "decoder.md": ("decoder-imagenet", "decoder-birds", "decoder-ablation", "paper_decoder"),
@@ -196,6 +198,7 @@ def _results(name: str) -> Any:
 
 DRAWN_OTHERWISE = {
     **explainer_tables.TABLES,
+    **familiarity_tables.TABLES,
     **quality_tables.TABLES,
     **training_tables.TABLES,
     "frozen-choice": choices,
