@@ -235,3 +235,32 @@ def test_a_slow_watcher_skips_what_it_missed() -> None:
     job.progress(3, 3, {"a": 3})
     assert job.since(seen) == {"a": 3}
     assert job.since(-1) == {"a": 3, "b": 1}
+
+
+# ── what is no number, no origin, no digit ──
+
+
+def test_malformed_origins_are_refused(client: TestClient) -> None:
+    for origin in ("http://[", "http://[::1", "//", "null", "\\"):
+        answer = client.post("/api/what-if", json={"off": []}, headers={"Origin": origin})
+        assert answer.status_code == 403, origin
+
+
+@pytest.mark.parametrize("value", ["NaN", "1e400", "[-Infinity]", '{"a": 1e999}', '"\\ud800"'])
+def test_values_that_json_has_not(client: TestClient, value: str) -> None:
+    """Python reads them; repeating them in the answer was an unexpected error."""
+    headers = {"Content-Type": "application/json"}
+    answer = client.post("/api/what-if", content=f'{{"off": {value}}}', headers=headers)
+    assert answer.status_code == 400
+    assert "JSON" in answer.json()["detail"]
+
+
+def test_digits_of_other_scripts_are_none(client: TestClient) -> None:
+    assert client.post("/api/cleaned", json={"reasons": {"٣": "background"}}).status_code == 422
+    for path in ("/api/prototypes/٣/picture", "/api/samples?limit=٣", "/api/run?model=٠", "/api/run?model=𝟎"):
+        assert client.get(path).status_code == 422, path
+
+
+def test_a_long_body_that_is_no_form_is_refused(client: TestClient) -> None:
+    answer = client.post("/api/what-if", json={"off": list(range(200_000))})
+    assert answer.status_code == 413

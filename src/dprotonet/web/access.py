@@ -47,7 +47,7 @@ class Access:
         """Whether a request that changes something comes from our page, or from no page at all."""
         if fetched_from and fetched_from not in ("same-origin", "none"):
             return False
-        return not origin or urlsplit(origin).netloc == host_header
+        return not origin or _place(origin) == host_header
 
     def admits(self, authorization: str, cookie: str) -> bool:
         """By header or by cookie; always, where no token was asked for."""
@@ -83,6 +83,14 @@ def _host(header: str) -> str:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
+
+
+def _place(origin: str) -> str | None:
+    """Name and port of an origin; None if it is malformed."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _is_number(name: str) -> bool:

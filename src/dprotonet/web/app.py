@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Request
+from fastapi.exception_handlers import request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 
@@ -97,5 +99,15 @@ def _add_errors(app: FastAPI) -> None:
         status = next(code for kind, code in statuses.items() if isinstance(error, kind))
         return JSONResponse({"detail": str(error)}, status, {"Retry-After": "2"} if status == 503 else None)
 
+    async def say_invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        try:
+            return await request_validation_exception_handler(request, error)
+        except ValueError:  # NaN or 1e400, which Python reads and JSON cannot repeat
+            return JSONResponse(
+                {"detail": "a number in it is not finite; send numbers as JSON has them"}, 400
+            )
+
     for kind in statuses:
         app.add_exception_handler(kind, say)
+    app.add_exception_handler(RequestValidationError, say_invalid)

@@ -8,7 +8,7 @@ import logging
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +32,8 @@ HEADERS = {
 OPEN = ("/healthz",)  # without a token; links bring their own
 UNEXPECTED = "this failed unexpectedly; the server's log says more"
 SAFE = ("GET", "HEAD", "OPTIONS")
+_WORDS = 1_000_000  # bytes of a body that is no form
+_ARRIVING = 10  # times the largest body: of all that arrive at once
 
 
 class TooMuch(HTTPException):
@@ -46,6 +48,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, door: Access, most_bytes: int) -> None:
         self.app, self.door, self.most_bytes = app, door, most_bytes
+        self._arriving = 0  # bytes of bodies whose requests are not answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,14 +64,39 @@ class Guard:
                 _add_headers(MutableHeaders(scope=message), scope["path"])
             await send(message)
 
-        answer = self._refusal(Request(scope)) or self.app
+        request = Request(scope)
+        most = self._most(request.headers)
+        answer, arrived = self._refusal(request) or self.app, list[int]()
         try:
-            await answer(scope, _counted(receive, self.most_bytes), guarded_send)
+            await answer(scope, self._counted(receive, most, arrived), guarded_send)
+        except ClientDisconnect:
+            return
         except Exception as error:
             if begun:
                 raise
             logger.error("unexpected %s at %s", type(error).__name__, scope["path"], exc_info=error)
             await _refused(500, UNEXPECTED)(scope, receive, guarded_send)
+        finally:
+            self._arriving -= sum(arrived)
+
+    def _most(self, headers: Headers) -> int:
+        """Bytes of a body: files come in forms, everything else is short."""
+        return self.most_bytes if headers.get("content-type", "").startswith("multipart/") else _WORDS
+
+    def _counted(self, receive: Receive, most: int, arrived: list[int]) -> Receive:
+        """The body, which may not grow beyond `most`, whatever length was stated; nor all bodies together."""
+
+        async def counted() -> Message:
+            message = await receive()
+            arrived.append(len(message.get("body", b"")))
+            self._arriving += arrived[-1]
+            if sum(arrived) > most:
+                raise TooMuch(most)
+            if self._arriving > _ARRIVING * self.most_bytes:
+                raise HTTPException(503, "busy: too much is being sent at once; try again in a moment")
+            return message
+
+        return counted
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to those who may not come in."""
@@ -82,29 +110,14 @@ class Guard:
         admitted = self.door.admits(headers.get("authorization", ""), request.cookies.get(COOKIE, ""))
         if not (path in OPEN or path.startswith("/enter/")) and not admitted:
             return _unknown_caller()
-        if _stated_length(headers) > self.most_bytes:
-            return _refused(413, TooMuch(self.most_bytes).detail)
+        if _stated_length(headers) > self._most(headers):
+            return _refused(413, TooMuch(self._most(headers)).detail)
         return None
-
-
-def _counted(receive: Receive, most: int) -> Receive:
-    """The body, which may not grow beyond `most`, whatever length was stated."""
-    seen = 0
-
-    async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > most:
-            raise TooMuch(most)
-        return message
-
-    return counted
 
 
 def _stated_length(headers: Headers) -> int:
     text = headers.get("content-length", "0")
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _refused(status: int, words: str) -> Response:

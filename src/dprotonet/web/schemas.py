@@ -344,7 +344,7 @@ class WhatIfFacts(BaseModel):
 class CleanWanted(Strict):
     """Prototypes to leave out, and why."""
 
-    reasons: dict[Annotated[str, Field(pattern=r"^\d{1,6}$")], Reason]
+    reasons: dict[Annotated[str, Field(pattern=r"^[0-9]{1,6}$")], Reason]
 
 
 class SavingFacts(BaseModel):

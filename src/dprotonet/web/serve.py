@@ -9,9 +9,10 @@ from dprotonet.errors import Ended, UserError
 from dprotonet.web.access import Access
 from dprotonet.web.app import create_app
 from dprotonet.web.service import Service
+from dprotonet.web.timed import TimedProtocol
 
 _BACKLOG = 128
-_CONNECTIONS = 200  # at a time; more are told that the server is busy
+_SENDING = 256 * 1024  # bytes that the system may hold of an answer: soon known when nobody reads
 
 
 def serve(service: Service, door: Access, *, host: str, port: int, announce: Callable[[str], None]) -> None:
@@ -33,7 +34,7 @@ def server_of(service: Service, door: Access) -> uvicorn.Server:
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=_CONNECTIONS,
+        http=TimedProtocol,
         timeout_graceful_shutdown=3,
         proxy_headers=False,
     )
@@ -46,6 +47,7 @@ def listening(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENDING)
         listener.bind(address)
         listener.listen(_BACKLOG)
     except OSError as error:

@@ -1,5 +1,7 @@
 """What the routes ask for: images are looked at by one thread, explained by another, each with a short queue.
 
+Large uploads are unpacked by a third, within a bound of bytes and pixels.
+
 A slow explanation never holds up a prediction: the explaining thread has a network of its own. Reading the
 run's data and going over it have threads too. Nothing here knows HTTP.
 """
@@ -14,7 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dprotonet.data.upload import UploadLimits, read_upload
+from dprotonet.data.upload import Upload, UploadLimits, read_upload, stated_pixels
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.explaining.explainers import available_explainers
 from dprotonet.experiment.explaining.pictures import place_picture, source_image
@@ -27,12 +29,16 @@ from dprotonet.web.explaining import Explaining
 from dprotonet.web.image_record import ImageRecord, Map, RowPlace, map_key, png
 from dprotonet.web.job import Job
 from dprotonet.web.reviewing import Reviewing
+from dprotonet.web.room import Room, give_back_memory
 from dprotonet.web.samples import Samples, Split
 from dprotonet.web.saving import Saving
 from dprotonet.web.store import BoundedStore
 from dprotonet.web.worker import Busy, Worker
 
 logger = logging.getLogger(__name__)
+
+_SMALL = 2_000_000  # pixels: unpacked in less time than a prediction takes
+_LARGE_WAITING = 16
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class ServiceSettings:
     images: int = 24  # kept in memory
     jobs: int = 64
     predictions_waiting: int = 16
+    waiting_megabytes: float = 100.0  # of uploads, together
+    waiting_megapixels: float = 250.0  # of those that are large
     explanations_waiting: int = 4
 
 
@@ -69,6 +77,10 @@ class Service:
         self.jobs: BoundedStore[Job] = BoundedStore(self.settings.jobs)
         self.methods = available_explainers(model)
         self.predicting = Worker("predicting", waiting=self.settings.predictions_waiting)
+        self.unpacking = Worker("unpacking", waiting=_LARGE_WAITING, when_idle=give_back_memory)
+        self.room = Room(
+            megabytes=self.settings.waiting_megabytes, megapixels=self.settings.waiting_megapixels
+        )
         self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
         self.reading = Worker("reading", waiting=64)
         self.answering = Worker("answering", waiting=32)  # what takes milliseconds waits for nothing slow
@@ -98,19 +110,32 @@ class Service:
             logger.warning("stopped before the cleaned run was saved: nothing of it is kept")
 
     def _workers(self) -> list[Worker]:
-        return [self.predicting, self.decoding, self.reading, self.answering, self.preparing]
+        return [self.predicting, self.unpacking, self.decoding, self.reading, self.answering, self.preparing]
 
     # ── images ──
 
     def look(self, data: bytes, name: str, key: str | None = None) -> "Future[str]":
-        """The id of an image that was sent to us (`key`, or a new one), once it has been looked at."""
-        size, limits = self.model.config.data.image_size, self.settings.limits
+        """The id of an image that was sent to us (`key`, or a new one), once it has been looked at.
 
-        def task() -> str:
-            image = read_upload(data, size=size, limits=limits)
+        Large ones are unpacked by a thread of their own, so that small ones do not wait for them.
+        """
+        size, limits = self.model.config.data.image_size, self.settings.limits
+        pixels = stated_pixels(data)
+
+        def look(image: Upload) -> str:
             return self._look(name, image.pixels, image.picture, key=key)
 
-        return self.predicting.submit(task)
+        def small() -> str:
+            return look(read_upload(data, size=size, limits=limits))
+
+        def large() -> str:
+            image = read_upload(data, size=size, limits=limits)
+            return self.predicting.submit(lambda: look(image)).result()
+
+        if pixels is not None and pixels <= _SMALL:
+            return self.room.during(len(data), 0, lambda: self.predicting.submit(small))
+        expected = len(data) if pixels is None else pixels  # of DICOM files: as if a pixel were a byte
+        return self.room.during(len(data), expected, lambda: self.unpacking.submit(large))
 
     def look_at_sample(self, split: Split, index: int, key: str | None = None) -> "Future[str]":
         """The id of an image of the run's own data, once it has been looked at."""

@@ -14,10 +14,13 @@ class Busy(Exception):
 
 
 class Worker:
-    """Tasks are done in the order they came; one too many is refused at once."""
+    """Tasks are done in the order they came; one too many is refused at once.
 
-    def __init__(self, name: str, *, waiting: int) -> None:
-        self.name = name
+    `when_idle` is called whenever nothing is left to do.
+    """
+
+    def __init__(self, name: str, *, waiting: int, when_idle: Callable[[], None] | None = None) -> None:
+        self.name, self._when_idle = name, when_idle
         self._tasks: queue.Queue[tuple[Future[Any], Callable[[], Any]] | None] = queue.Queue(waiting)
         self._thread = threading.Thread(target=self._work, name=f"dprotonet-{name}", daemon=True)
         self._thread.start()
@@ -54,3 +57,5 @@ class Worker:
             except BaseException as error:
                 future.set_exception(error)
             del task, future, action  # or the last result would live until the next task comes
+            if self._when_idle is not None and self._tasks.empty():
+                self._when_idle()
