@@ -103,10 +103,8 @@ def _add_errors(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         try:
             return await request_validation_exception_handler(request, error)
-        except ValueError:  # NaN or 1e400, which Python reads and JSON cannot repeat
-            return JSONResponse(
-                {"detail": "a number in it is not finite; send numbers as JSON has them"}, 400
-            )
+        except ValueError:  # NaN, 1e400 or half a character, which Python reads and JSON cannot repeat
+            return JSONResponse({"detail": "a value in it is none that JSON has, such as NaN"}, 400)
 
     for kind in statuses:
         app.add_exception_handler(kind, say)
