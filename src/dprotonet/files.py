@@ -95,6 +95,11 @@ _CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)  # reserve room, on som
 _BLOCK = 2**20
 
 
+def bytes_told(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
 def reserve(file: BinaryIO, size: int) -> None:
     """Room on the disk for all `size` bytes of an open file, or an OSError (`FULL`) at once."""
     file.flush()

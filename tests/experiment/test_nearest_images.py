@@ -7,11 +7,12 @@ import torch
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.nearest_images import TrainingScores
+from dprotonet.training.score_rows import ScoreRows
 
 
 def test_the_nearest_is_of_the_class_that_was_asked_for() -> None:
     scores = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.9, 0.1]], dtype=torch.float64)
-    known = TrainingScores(scores, torch.tensor([0, 0, 1, 1]))
+    known = TrainingScores(ScoreRows.of(scores), torch.tensor([0, 0, 1, 1]))
     asked = torch.tensor([1.0, 0.05])
     assert known.nearest(asked, 0) == 1
     assert known.nearest(asked, 1) == 3

@@ -1,6 +1,7 @@
 """The loop: what learns, what rests, what is yielded, and when it stops."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.events import EpochDone, PushDone, RoundDone, StepDone
 from dprotonet.training.phases import LearningRates, Phase, Push, plan
 from dprotonet.training.push import Pusher
-from dprotonet.training.scores import score_views
+from dprotonet.training.scores import Scoring, score_views
 from dprotonet.training.views import epoch_keys
 
 RATES = LearningRates()
@@ -96,12 +97,11 @@ def test_patience_counts_rounds_without_a_better_validation_accuracy() -> None:
     assert [event.stop for event in rounds] == [False, False, True]
 
 
-def test_the_head_phase_sees_the_networks_scores() -> None:
+def test_the_head_phase_sees_the_networks_scores(tmp_path: Path) -> None:
     """The cached scores are those the network gives for the same views."""
     runner = engine(tiny_network())
-    scores = score_views(
-        runner.network, runner.train_views, runner.accelerator, keys=epoch_keys(runner.train_views, epoch=1)
-    )
+    scoring, keys = Scoring(runner.accelerator, tmp_path), epoch_keys(runner.train_views, epoch=1)
+    scores = score_views(runner.network, runner.train_views, scoring, keys=keys)
     view = runner.train_views[4, 1]
     expected = runner.network.evidence(view.inputs.unsqueeze(0)).scores[0]
     torch.testing.assert_close(scores[4, 0].inputs, expected, rtol=1e-4, atol=1e-5)

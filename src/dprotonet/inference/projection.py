@@ -113,8 +113,12 @@ def collapsed_prototypes(vectors: Tensor, prototype_class: Tensor, *, tolerance:
     The field's most frequent complaint: ten prototypes of a class that are one and the same.
     """
     vectors, prototype_class = vectors.detach().cpu().double(), prototype_class.cpu()
-    gap = torch.cdist(vectors, vectors, compute_mode="donot_use_mm_for_euclid_dist")
-    length = vectors.norm(dim=1).clamp_min(1e-12)
-    same_class = prototype_class.unsqueeze(1) == prototype_class
-    earlier = torch.ones_like(same_class).tril(-1)
-    return ((gap <= tolerance * length.unsqueeze(1)) & same_class & earlier).any(dim=1)
+    found = torch.zeros(len(vectors), dtype=torch.bool)
+    for label in prototype_class.unique():
+        members = (prototype_class == label).nonzero().squeeze(1)
+        own = vectors[members]
+        gap = torch.cdist(own, own, compute_mode="donot_use_mm_for_euclid_dist")
+        length = own.norm(dim=1).clamp_min(1e-12)
+        near = (gap <= tolerance * length.unsqueeze(1)).tril(-1)  # to an earlier one
+        found[members] = near.any(dim=1)
+    return found

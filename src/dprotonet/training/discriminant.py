@@ -20,7 +20,7 @@ from dprotonet.encoder.regions import Patches, Points
 from dprotonet.encoder.shaping import Beside, Shaping
 from dprotonet.network import DProtoNet
 from dprotonet.training.start import starting_vectors, telling_vectors
-from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
+from dprotonet.training.views import Key, Keys, ViewSource, chunks, derived_seed, load
 
 _LOOKED_AT = 200  # images that the scale is measured on
 _DIRECTIONS = 9  # at least wanted; so few classes as have fewer are divided into parts
@@ -147,10 +147,9 @@ def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch
     return moments
 
 
-def every_view(views: ViewSource) -> list[Key]:
+def every_view(views: ViewSource) -> Keys:
     """All cached variants, or the plain images alone."""
-    variants = range(1 + (views.augmentations or 0))
-    return [(index, variant) for index in range(len(views)) for variant in variants]
+    return Keys.each(range(len(views)), 1 + (views.augmentations or 0))
 
 
 def parts_of_a_class(labels: Sequence[int]) -> int:
@@ -186,7 +185,7 @@ def k_means(vectors: Tensor, count: int, rounds: int = 20) -> Tensor:
 
 
 def _pooled(
-    network: DProtoNet, views: ViewSource, keys: list[Key], *, batch: int, device: torch.device
+    network: DProtoNet, views: ViewSource, keys: Sequence[Key], *, batch: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Globally averaged features (B, D) and labels (B,), on the CPU."""
     for view in _batches(views, keys, batch):
@@ -214,5 +213,5 @@ def _own_distance(network: DProtoNet, views: ViewSource, *, batch: int, device: 
     return found if found > 0 else 1.0  # images that are all alike leave nothing to measure
 
 
-def _batches(views: ViewSource, keys: list[Key], batch: int) -> Iterator[View]:
+def _batches(views: ViewSource, keys: Sequence[Key], batch: int) -> Iterator[View]:
     return load(views, chunks(keys, batch), workers=0)

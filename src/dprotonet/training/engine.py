@@ -4,10 +4,12 @@
 seeded by (seed, epoch), so a run that goes on from a checkpoint is the run that was never killed.
 """
 
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from accelerate import Accelerator
@@ -37,10 +39,11 @@ from dprotonet.training.phases import (
     pretraining,
 )
 from dprotonet.training.push import Projection, Pusher
-from dprotonet.training.scores import ScoreViews, score_views
+from dprotonet.training.scores import ScoreViews, Scoring, score_views
 from dprotonet.training.shared_norm import share_statistics
 from dprotonet.training.views import (
     Key,
+    Made,
     PairView,
     Sampling,
     ViewSource,
@@ -82,6 +85,7 @@ class EngineSettings:
     recomputes: bool = False  # whether a backward pass runs parts of the network anew
     sampling: Sampling = epoch_keys  # which views of the training images an epoch has
     balanced: bool = False  # the model that is kept is the best by balanced accuracy
+    scratch: Path = Path(tempfile.gettempdir())  # for scores that are too many for memory
 
     @property
     def at_once(self) -> int:
@@ -179,7 +183,7 @@ class Engine:
             per_image=1 if isinstance(views, ScoreViews) else self.settings.views_per_epoch,
             sampling=epoch_keys if isinstance(views, ScoreViews) else self.settings.sampling,
         )
-        batches = [part.keys for part in parts]
+        batches = Made(lambda number: parts[number].keys, range(len(parts)))
         sums = Sums()
         for number, view in enumerate(load(views, batches, workers=self._workers(views))):
             sums += self.step(model, view, phase=phase, weight=parts[number].weight)
@@ -309,14 +313,9 @@ class Engine:
         return objective, self._scores(self.train_views, keys)
 
     def _scores(self, views: ViewSource, keys: Sequence[Key] | None = None) -> ScoreViews:
-        return score_views(
-            self.prototyped,
-            views,
-            self.accelerator,
-            keys=keys,
-            batch=self.settings.at_once,
-            workers=self._workers(views),
-        )
+        settings = self.settings
+        scoring = Scoring(self.accelerator, settings.scratch, settings.at_once, self._workers(views))
+        return score_views(self.prototyped, views, scoring, keys=keys)
 
     def _optimizer(self, phase: Phase) -> Optimizer:
         return self.settings.optimizer(self.parameter_groups(phase))

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from dprotonet.data.transforms import View, Views
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.files import FULL, remove_unfinished, reserve, write_text
+from dprotonet.files import FULL, bytes_told, remove_unfinished, reserve, write_text
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.processes import local_share, meet, of_local_main
 from dprotonet.training.views import Key, ProcessShare, chunks, load
@@ -50,8 +50,8 @@ class Room:
     @property
     def told(self) -> str:
         return (
-            f"the features of {self.views:,} views: they take {_size(self.needed)}, "
-            f"and {_size(self.free)} are free in {self.folder}"
+            f"the features of {self.views:,} views: they take {bytes_told(self.needed)}, "
+            f"and {bytes_told(self.free)} are free in {self.folder}"
         )
 
 
@@ -240,7 +240,7 @@ class FeatureCache:
         keys = [(index, variant) for index in range(len(self.views)) for variant in range(variants)]
         batches = share.of(chunks(keys, self.batch))
         with _named(temporary), temporary.open("r+b") as file:
-            found = load(self.views, list(batches), workers=self.workers)
+            found = load(self.views, batches, workers=self.workers)
             for view, batch in zip(found, batches, strict=True):
                 index, variant = batch[0]
                 place = index * variants + variant
@@ -287,8 +287,3 @@ def _named(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(error.filename or path)) from None
-
-
-def _size(count: int) -> str:
-    """Bytes for people."""
-    return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

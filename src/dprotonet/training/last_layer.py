@@ -35,15 +35,15 @@ def train_head(
     """Epoch by epoch, yielding the mean loss: cross-entropy and Eq. (7); the rest of Eq. (4) stays."""
     objective = HeadObjective(head, settings.loss, prototype_class=prototype_class)
     optimizer = Adam(head.parameters(), lr=settings.rate)
-    labels = torch.as_tensor(views.labels, device=views.scores.device)
+    labels, device = torch.as_tensor(views.labels), head.weight.device
     for epoch in range(1, settings.epochs + 1):
         parts = epoch_parts(
             views, seed=settings.seed, epoch=epoch, batch=settings.batch, share=ProcessShare()
         )
         total = 0.0
         for part in parts:
-            rows = torch.tensor([index for index, _ in part.keys], device=labels.device)
-            step: BatchLoss = objective(views.scores[rows], labels[rows])
+            rows = torch.tensor([index for index, _ in part.keys])
+            step: BatchLoss = objective(views.scores[rows].to(device), labels[rows].to(device))
             optimizer.zero_grad()
             step.terms.total.backward()
             optimizer.step()

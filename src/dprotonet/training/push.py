@@ -23,7 +23,7 @@ from dprotonet.inference.projection import (
 )
 from dprotonet.network import DProtoNet
 from dprotonet.training.evaluation import share_of
-from dprotonet.training.views import Key, ProcessShare, ViewSource, chunks, load, plain_batches
+from dprotonet.training.views import Keys, ProcessShare, ViewSource, chunks, load, plain_batches
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Pusher:
     def _means(self, network: DProtoNet, views: ViewSource, *, sources: Sources, count: int) -> Tensor:
         mean = MultiImageMean(network.prototypes, sources)
         images = sources.index[sources.index != NOTHING].unique().tolist()
-        keys: list[Key] = [(index, variant) for index in images for variant in range(count)]
+        keys = Keys.each(images, count)
         for view in load(views, chunks(self._share.of(keys), self.batch), workers=self.workers):
             mean.update(self._encoded(network, view.inputs), self._here(view.index))
         parts = gather_object([(mean.total, mean.count)])

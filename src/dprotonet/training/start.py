@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
-from dprotonet.training.views import Key, ViewSource, chunks, derived_seed, load
+from dprotonet.training.views import Key, Keys, ViewSource, chunks, derived_seed, load
 
 Chooser = Callable[[Tensor, int], Tensor]
 """Of regions (B, R, D), for the prototypes from a number on, which region each starts as, (B,)."""
@@ -60,7 +60,7 @@ def _class_means(network: DProtoNet, views: ViewSource, *, batch: int, device: t
     total, count = torch.zeros(classes, dimension, device=device), torch.zeros(classes, 1, device=device)
     was_training = network.training
     network.eval()
-    for view in load(views, chunks([(index, 0) for index in range(len(views))], batch), workers=0):
+    for view in load(views, chunks(Keys.plain(len(views)), batch), workers=0):
         labels = torch.as_tensor(view.label).to(device)
         total.index_add_(0, labels, network.encoder(view.inputs.to(device)).float().mean(dim=1))
         count.index_add_(0, labels, torch.ones(len(labels), 1, device=device))

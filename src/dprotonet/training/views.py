@@ -6,7 +6,8 @@ of each batch. So neither workers nor the number of processes change what an epo
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from itertools import pairwise
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +18,67 @@ from dprotonet.data.transforms import View
 
 Key = tuple[int, int]
 T = TypeVar("T")
+
+
+class Keys(Sequence[Key]):
+    """Keys as an array (K, 2), 8 bytes each; a list of so many tuples takes 15 times as much."""
+
+    def __init__(self, numbers: np.ndarray) -> None:
+        self._numbers = numbers
+
+    @classmethod
+    def of(cls, index: Any, variant: Any) -> "Keys":
+        """From arrays, or a single number, of either."""
+        pair = np.broadcast_arrays(np.asarray(index, np.int32), np.asarray(variant, np.int32))
+        return cls(np.stack(pair, axis=-1).reshape(-1, 2))
+
+    @classmethod
+    def plain(cls, count: int) -> "Keys":
+        """The plain image of each."""
+        return cls.of(np.arange(count), 0)
+
+    @classmethod
+    def each(cls, index: Sequence[int] | range, variants: int) -> "Keys":
+        """The first `variants` of every image, image by image."""
+        return cls.of(np.asarray(index, np.int32)[:, None], np.arange(variants))
+
+    def take(self, order: Any) -> "Keys":
+        """Those at the places `order`."""
+        return Keys(self._numbers[np.asarray(order)])
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> Key: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Keys": ...
+    def __getitem__(self, place: int | slice) -> "Key | Keys":
+        if isinstance(place, slice):
+            return Keys(self._numbers[place])
+        index, variant = self._numbers[place].tolist()
+        return index, variant
+
+    def __iter__(self) -> Iterator[Key]:
+        return (self[place] for place in range(len(self)))
+
+
+class Made(Sequence[T], Generic[T]):
+    """A list whose items are made when they are asked for, from their numbers."""
+
+    def __init__(self, make: Callable[[int], T], numbers: range) -> None:
+        self._make, self._numbers = make, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> "Made[T]": ...
+    def __getitem__(self, place: int | slice) -> "T | Made[T]":
+        found = self._numbers[place]
+        return Made(self._make, found) if isinstance(found, range) else self._make(found)
 
 
 class ViewSource(Protocol):
@@ -94,24 +156,23 @@ def derived_seed(*numbers: int) -> int:
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def epoch_keys(views: ViewSource, *, epoch: int, per_image: int = 1) -> list[Key]:
+def epoch_keys(views: ViewSource, *, epoch: int, per_image: int = 1) -> Keys:
     """What a training epoch (from 1) looks at: of every image so many variants, new ones each time.
 
     Where variants are few they come round and round, and the plain image takes its turn among them: it is
     what the network will be asked.
     """
     start = (epoch - 1) * per_image + 1
-    variants = range(start, start + per_image)
-    return [_key(views, index, variant) for variant in variants for index in range(len(views))]
+    return _seen(views, np.arange(len(views)), np.arange(start, start + per_image)[:, None])
 
 
-def _key(views: ViewSource, index: int, time: int) -> Key:
-    """What is seen of an image when it is seen for the `time`-th time, from 1."""
+def _seen(views: ViewSource, index: np.ndarray, time: np.ndarray) -> Keys:
+    """What is seen of images when they are seen for the `time`-th time, from 1."""
     number = views.augmentations
-    return index, time if number is None else (time + index) % (1 + number)
+    return Keys.of(index, time if number is None else (time + index) % (1 + number))
 
 
-Sampling = Callable[..., list[Key]]
+Sampling = Callable[..., Keys]
 """Like `epoch_keys`: what an epoch looks at, of views, `epoch` and `per_image`."""
 
 
@@ -126,24 +187,25 @@ class BalancedKeys:
 
     seed: int = 0
 
-    def __call__(self, views: ViewSource, *, epoch: int, per_image: int = 1) -> list[Key]:
+    def __call__(self, views: ViewSource, *, epoch: int, per_image: int = 1) -> Keys:
         labels = np.asarray(views.labels)
         classes = np.unique(labels)
         share = -(-len(labels) * per_image // len(classes))
-        places = range((epoch - 1) * share, epoch * share)
-        return [key for number in classes for key in self._of_class(views, int(number), labels, places)]
+        places = np.arange((epoch - 1) * share, epoch * share)
+        found = [self._of_class(int(number), np.flatnonzero(labels == number), places) for number in classes]
+        index, time = (np.concatenate(part) for part in zip(*found, strict=True))
+        return _seen(views, index, time)
 
-    def _of_class(self, views: ViewSource, number: int, labels: np.ndarray, places: range) -> list[Key]:
-        """The views at these places of the endless row of rounds of a class."""
-        own = np.flatnonzero(labels == number)
-        rounds = range(places.start // len(own), (places.stop - 1) // len(own) + 1)
-        orders = {time: self._order(number, time, len(own)) for time in rounds}
-        found = ((place // len(own), place % len(own)) for place in places)
-        return [_key(views, int(own[orders[time][turn]]), time + 1) for time, turn in found]
+    def _of_class(self, number: int, own: np.ndarray, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The images at these places of the endless row of rounds of a class, and for which time each."""
+        rounds = places // len(own)
+        orders = {time: self._order(number, time, len(own)) for time in np.unique(rounds).tolist()}
+        turned = [orders[time][places[rounds == time] % len(own)] for time in orders]
+        return own[np.concatenate(turned)], rounds + 1
 
-    def _order(self, number: int, time: int, count: int) -> list[int]:
+    def _order(self, number: int, time: int, count: int) -> np.ndarray:
         generator = torch.Generator().manual_seed(derived_seed(self.seed, number, time))
-        return torch.randperm(count, generator=generator).tolist()
+        return torch.randperm(count, generator=generator).numpy()
 
 
 class BatchPart(NamedTuple):
@@ -162,37 +224,44 @@ def epoch_parts(
     share: ProcessShare,
     per_image: int = 1,
     sampling: Sampling = epoch_keys,
-) -> list[BatchPart]:
-    """This process's part of every batch of a shuffled epoch.
+) -> Sequence[BatchPart]:
+    """This process's part of every batch of a shuffled epoch, each made when it is asked for.
 
     A tiny last batch shares evenly with the one before: BatchNorm learns nothing from a few images, and no
     batch may be larger than was asked for, as the largest decides how much memory training takes.
     """
     generator = torch.Generator().manual_seed(derived_seed(seed, epoch))
     keys = sampling(views, epoch=epoch, per_image=per_image)
-    order = torch.randperm(len(keys), generator=generator).tolist()
-    whole = chunks([keys[place] for place in order], batch)
-    if len(whole) > 1 and 2 * len(whole[-1]) < batch:
-        rest = whole[-2] + whole[-1]
-        whole[-2:] = chunks(rest, -(-len(rest) // 2))
-    return [_part(together, share) for together in whole]
+    shuffled = keys.take(torch.randperm(len(keys), generator=generator))
+    bounds = list(pairwise(_bounds(len(keys), batch)))
+    return Made(lambda number: _part(shuffled[slice(*bounds[number])], share), range(len(bounds)))
 
 
-def _part(together: list[Key], share: ProcessShare) -> BatchPart:
+def _bounds(count: int, batch: int) -> list[int]:
+    """Where batches begin, and the end of the last."""
+    found = [*range(0, count, batch), count]
+    if len(found) > 2 and 2 * (count - found[-2]) < batch:
+        found[-2] = found[-3] + -(-(count - found[-3]) // 2)
+    return found
+
+
+def _part(together: Keys, share: ProcessShare) -> BatchPart:
     mine = list(share.of(together))
     return BatchPart(mine, len(mine) * share.processes / len(together))
 
 
-def plain_batches(count: int, *, batch: int, share: ProcessShare) -> list[list[Key]]:
+def plain_batches(count: int, *, batch: int, share: ProcessShare) -> Sequence[list[Key]]:
     """This process's part of all plain images, in order."""
-    return chunks(share.of([(index, 0) for index in range(count)]), batch)
+    return chunks(share.of(Keys.plain(count)), batch)
 
 
-def chunks(keys: Sequence[Key], batch: int) -> list[list[Key]]:
-    return [list(keys[start : start + batch]) for start in range(0, len(keys), batch)]
+def chunks(keys: Sequence[Key], batch: int) -> Sequence[list[Key]]:
+    """Batches of keys, each made when it is asked for."""
+    count = -(-len(keys) // batch)
+    return Made(lambda number: list(keys[number * batch : (number + 1) * batch]), range(count))
 
 
-def load(views: ViewSource, batches: list[list[Key]], *, workers: int) -> Iterator[View]:
+def load(views: ViewSource, batches: Sequence[list[Key]], *, workers: int) -> Iterator[View]:
     """Batched views, collated; `workers` processes read ahead."""
     source: Any = views
     if not batches:

@@ -1,9 +1,10 @@
 """The run itself over HTTP: what it is, its prototypes, and what if some were switched off."""
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from dprotonet.experiment.explaining.explain import decoder_said
@@ -76,15 +77,22 @@ async def name_part(prototype: Number, wanted: schemas.NameWanted, service: Serv
 
 
 @router.get("/prototypes")
-async def prototypes(service: Served) -> schemas.PrototypeList:
-    """All prototypes; purity and nearest images come once the training images have been gone over."""
+async def prototypes(
+    service: Served,
+    label: Annotated[int | None, Query(ge=0, le=2**31 - 1, description="of this class only")] = None,
+    offset: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+) -> schemas.PrototypeList:
+    """A page of prototypes; purity and nearest images come once the training images have been gone over."""
     if not service.model.prototypes:
         return schemas.PrototypeList(prototypes=[], state="ready")
     prepared = service.reviewing.facts
-    found = prepared.ask()
-    items = [_item(facts, service) for facts in found] if found else _plain_items(service)
+    found, numbers = prepared.ask(), service.numbers_of(label)
+    page = numbers[offset : offset + limit]
+    items = [_item(found[number], service) for number in page] if found else _plain_items(service, page)
     return schemas.PrototypeList(
         prototypes=items,
+        listed=len(numbers),
         state=prepared.state,
         done=prepared.done,
         total=prepared.total,
@@ -180,7 +188,7 @@ def _origin(service: Service, prototype: int) -> dict[str, Any]:
     }
 
 
-def _plain_items(service: Service) -> list[schemas.PrototypeItem]:
+def _plain_items(service: Service, numbers: Sequence[int]) -> list[schemas.PrototypeItem]:
     classes, weight = service.model.classes, service.model.network.head.weight.detach().cpu()
     return [
         schemas.PrototypeItem(
@@ -190,5 +198,5 @@ def _plain_items(service: Service) -> list[schemas.PrototypeItem]:
             **_origin(service, record.prototype),
             weight=float(weight[classes.index(record.class_name), record.prototype]),
         )
-        for record in service.model.prototypes
+        for record in map(service.model.prototypes.__getitem__, numbers)
     ]

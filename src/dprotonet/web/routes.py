@@ -113,7 +113,7 @@ async def sheet(
     service: Served,
     label: Annotated[int, Query(ge=0, le=2**31 - 1)],
     top: Annotated[int, Query(ge=1, le=10)] = 3,
-    off: Annotated[list[int] | None, Query(max_length=4096)] = None,
+    off: Annotated[list[int] | None, Query(max_length=schemas.MOST_NUMBERS)] = None,
 ) -> Response:
     """The explanation of a class as one picture, once the places of its `top` prototypes are known."""
     drawn = await asyncio.wrap_future(service.sheet(seen, label, top, off or []))

@@ -4,7 +4,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Prototypes = Annotated[list[int], Field(max_length=4096, description="numbers of prototypes")]
+MOST_NUMBERS = 100_000
+"""Prototypes that a request may name; a body of a megabyte holds about as many."""
+Prototypes = Annotated[list[int], Field(max_length=MOST_NUMBERS, description="numbers of prototypes")]
 Reason = Literal["background", "artefact", "duplicate", "other"]
 
 
@@ -320,7 +322,10 @@ class PartNamed(BaseModel):
 
 
 class PrototypeList(BaseModel):
+    """At most `limit` prototypes from `offset` on."""
+
     prototypes: list[PrototypeItem]
+    listed: int = Field(default=0, description="how many there are in all, or of the class asked for")
     state: Literal["preparing", "ready", "failed"]
     done: int = 0
     total: int = 0

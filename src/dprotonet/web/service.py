@@ -8,7 +8,7 @@ run's data and going over it have threads too. Nothing here knows HTTP.
 
 import logging
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,6 +185,16 @@ class Service:
             if not 0 <= number < len(self.model.prototypes):
                 raise NotFound(f"there is no prototype {number}; the run has {len(self.model.prototypes)}")
         return tuple(dict.fromkeys(numbers))
+
+    def numbers_of(self, label: int | None) -> Sequence[int]:
+        """Of all prototypes, or of those of a class."""
+        records = self.model.prototypes
+        if label is None:
+            return range(len(records))
+        if label >= len(self.model.classes):
+            raise NotFound(f"there is no class {label}; the run has {len(self.model.classes)}")
+        name = self.model.classes[label]
+        return [number for number, record in enumerate(records) if record.class_name == name]
 
     def source_picture(self, prototype: int) -> "Future[bytes]":
         """The source image of a prototype, PNG."""

@@ -25,6 +25,7 @@ from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import whole_folder, write_text
 from dprotonet.progress import NamedProgress, Progress
 from dprotonet.training.checkpoint import tensor_digest
+from dprotonet.training.score_rows import ScoreRows
 from dprotonet.version import __version__
 
 FILE = "cleaned.json"
@@ -104,7 +105,8 @@ def clean(
     made.familiarity = _familiarity(made, asked.get("val"), reasons)
     made.calibration = _calibration(made, asked.get("val"), reasons)
     accuracy = {
-        name: BeforeAfter(item.accuracy(), _accuracy(made, item, reasons)) for name, item in asked.items()
+        name: BeforeAfter(item.accuracy(), item.right(made.network.head, _left(item, reasons)))
+        for name, item in asked.items()
     }
     return Cleaning(model, made, dict(reasons), epochs, accuracy)
 
@@ -130,7 +132,7 @@ def _familiarity(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str
     """With fewer prototypes all images are a little stranger, so the limit is measured anew."""
     if known is None or known.model.familiarity is None:
         return made.familiarity
-    distances = known.distances[:, kept_mask(known.model, off).to(known.distances.device)]
+    distances = known.distances[:, kept_mask(known.model, off)]
     before, levels = known.model.familiarity, known.model.level_distances(known.data)
     return before.remeasured(distances.cpu(), made.prototyped, share=before.share, levels=levels)
 
@@ -139,20 +141,19 @@ def _calibration(made: TrainedModel, known: WhatIf | None, off: Mapping[int, str
     """Other prototypes and another last layer have other logits, so the temperature changes."""
     if known is None or known.model.calibration is None or not len(known.labels):
         return None
-    before: Tensor = known.model.network.head(known.scores).detach()
-    return adjusted(known.model.calibration, before, _logits(made, known, off), known.labels, made.network)
+    before, after = _logits(known.model, known.scores), _logits(made, _left(known, off))
+    return adjusted(known.model.calibration, before, after, known.labels, made.network)
 
 
-def _accuracy(made: TrainedModel, asked: WhatIf, off: Mapping[int, str]) -> float:
-    return float((_logits(made, asked, off).argmax(dim=1) == asked.labels).double().mean())
+def _left(asked: WhatIf, off: Mapping[int, str]) -> ScoreRows:
+    """The scores of the prototypes that are left: those of the cleaned model are the same."""
+    return asked.scores.seen_by(kept_mask(asked.model, off))
 
 
 @torch.no_grad()
-def _logits(made: TrainedModel, asked: WhatIf, off: Mapping[int, str]) -> Tensor:
-    """Of the cleaned model, from the scores of the old one: those of the prototypes left are the same."""
-    kept = kept_mask(asked.model, off).to(asked.scores.device)
-    logits: Tensor = made.network.head(asked.scores[:, kept])
-    return logits
+def _logits(model: TrainedModel, scores: ScoreRows) -> Tensor:
+    head = model.prototyped.head
+    return torch.cat([head(some.to(head.weight)).cpu() for _, some in scores.blocks()])
 
 
 def _dropped(model: TrainedModel, number: int, reason: str) -> dict[str, Any]:

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData
-from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
+from dprotonet.experiment.prototypes.split_evidence import split_scores
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.progress import Progress
+from dprotonet.training.score_rows import ScoreRows
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingScores:
-    """Scores (N, P) of all training images and their labels (N,), float64 on the CPU."""
+    """Scores (N, P) of all training images and their labels (N,), on the CPU or on disk."""
 
-    scores: Tensor
+    scores: ScoreRows
     labels: Tensor
 
     @classmethod
@@ -27,14 +28,13 @@ class TrainingScores:
         cls, model: TrainedModel, train: ImageData, *, on_progress: Progress | None = None
     ) -> "TrainingScores":
         """One pass over the images."""
-        check_split(model, train)
-        found = list(split_evidence(model, train, on_progress))
-        scores = torch.cat([evidence.scores.cpu().double() for evidence, _ in found])
-        return cls(scores, torch.cat([labels.cpu() for _, labels in found]))
+        found = split_scores(model, train, on_progress)
+        return cls(found.scores, found.labels)
 
     def nearest(self, scores: Tensor, label: int) -> int | None:
         """The number of the class's nearest image to one with `scores` (P,); None where it has none."""
-        if not bool((self.labels == label).any()):
+        own, asked = (self.labels == label).nonzero().flatten(), scores.cpu().double()
+        if not len(own):
             return None
-        apart = (self.scores - scores.cpu().double()).square().sum(dim=1)
-        return int(apart.masked_fill(self.labels != label, torch.inf).argmin())
+        apart = [(some.double() - asked).square().sum(dim=1) for _, some in self.scores.blocks(own)]
+        return int(own[torch.cat(apart).argmin()])

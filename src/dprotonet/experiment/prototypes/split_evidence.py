@@ -5,6 +5,7 @@ backbone was frozen in training, its features are taken from training's cache if
 precision, as the prototypes were learned from.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -17,11 +18,15 @@ from dprotonet.data.transforms import Views
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_augment, default_cache
+from dprotonet.experiment.runs.known_features import evenly
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.network import DProtoNet, Evidence
 from dprotonet.progress import Progress
 from dprotonet.training.features import FeatureCache
+from dprotonet.training.score_rows import Room, ScoreRows
 from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
+
+logger = logging.getLogger(__name__)
 
 _BATCH = 60
 
@@ -49,12 +54,37 @@ def split_evidence(
     views, network = _source(model, data)
     done = 0
     batches = plain_batches(len(data), batch=_BATCH, share=ProcessShare())
-    for view in load(views, list((share or ProcessShare()).of(batches)), workers=0):
+    for view in load(views, (share or ProcessShare()).of(batches), workers=0):
         labels = torch.as_tensor(view.label).to(device)
         yield LabelledEvidence(network.evidence(view.inputs.to(device)), labels)
         done += len(view.inputs)
         if on_progress is not None:
             on_progress(done, len(data))
+
+
+class SplitScores(NamedTuple):
+    """Scores (N, P) and labels (N,) of all images; distances (n, P) of those that `evenly` names."""
+
+    scores: ScoreRows
+    labels: Tensor
+    distances: Tensor
+
+
+def split_scores(model: TrainedModel, data: ImageData, on_progress: Progress | None = None) -> SplitScores:
+    """One pass over the split; how much room the scores take is said before, if they go to disk."""
+    check_split(model, data)
+    room = Room(len(data), len(model.prototyped.prototype_class), default_cache().parent)
+    if room.on_disk:
+        logger.warning("%s", room.told)
+    rows, wanted = ScoreRows.empty(room), torch.tensor(evenly(len(data)))
+    labels, distances, done = [], [], 0
+    for item, named in split_evidence(model, data, on_progress):
+        rows.put(done, item.scores)
+        here = wanted[(wanted >= done) & (wanted < done + len(named))] - done
+        distances.append(item.distances.float().cpu()[here])
+        labels.append(named.cpu())
+        done += len(named)
+    return SplitScores(rows, torch.cat(labels), torch.cat(distances))
 
 
 def _source(model: TrainedModel, data: ImageData) -> tuple[ViewSource, DProtoNet]:

@@ -4,7 +4,7 @@ A prototype that is off says nothing: its column of the head counts as 0, and ac
 `without` takes prototypes out of a model for good, `cleaned` lets the last layer learn once more as well.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,39 +15,41 @@ from dprotonet.config import TrainingConfig
 from dprotonet.data.base import ImageData
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.training import build_loss, build_stages
-from dprotonet.experiment.prototypes.split_evidence import check_split, split_evidence
+from dprotonet.experiment.prototypes.split_evidence import split_scores
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.prune import pruned
 from dprotonet.network import DProtoNet
 from dprotonet.progress import Progress
 from dprotonet.training.last_layer import LastLayer, train_head
 from dprotonet.training.phases import Phase
+from dprotonet.training.score_rows import ScoreRows
 from dprotonet.training.scores import ScoreViews
 
 Trained = TypeVar("Trained", bound=TrainedModel)
 
 
 class WhatIf:
-    """Scores, distances (N, P) and labels (N,) of a split, and what the model makes of them with some off.
+    """Scores (N, P) and labels (N,) of a split, and what the model makes of them with some off.
 
-    Making one takes a pass over the images; everything after that milliseconds.
+    Making one takes a pass over the images; everything after that milliseconds, or where the scores are too
+    many for memory the time it takes to read them. `distances` (n, P) are of images that are evenly spread.
     """
 
     def __init__(self, model: TrainedModel, data: ImageData, *, on_progress: Progress | None = None) -> None:
-        check_split(model, data)
-        found = [
-            (item.scores, item.distances, labels) for item, labels in split_evidence(model, data, on_progress)
-        ]
-        scores, distances, labels = zip(*found, strict=True)
+        found = split_scores(model, data, on_progress)
         self.model, self.data = model, data
-        self.scores = torch.cat(scores)
-        self.distances = torch.cat(distances)
-        self.labels = torch.cat(labels)
+        self.scores, self.labels, self.distances = found
 
     def accuracy(self, off: Collection[int] = ()) -> float:
         """Share of the split's images that are classified right with these prototypes off."""
-        predicted = self.logits(self.scores, off).argmax(dim=1)
-        return float((predicted == self.labels).double().mean())
+        return self.right(lambda scores: self.logits(scores, off))
+
+    def right(self, answer: Callable[[Tensor], Tensor], scores: ScoreRows | None = None) -> float:
+        """Share of the images that `answer` makes the right logits (B, C) for, from scores (B, P)."""
+        found, weight = 0, self.model.network.head.weight
+        for rows, some in (scores or self.scores).blocks():
+            found += int((answer(some.to(weight)).argmax(dim=1).cpu() == self.labels[rows]).sum())
+        return found / len(self.labels)
 
     @torch.no_grad()
     def logits(self, scores: Tensor, off: Collection[int] = ()) -> Tensor:
@@ -56,7 +58,8 @@ class WhatIf:
         if scores.ndim != 2 or scores.shape[1] != weight.shape[1]:
             raise ValueError(f"scores have shape {tuple(scores.shape)}; they must be (B, {weight.shape[1]})")
         on = kept_mask(self.model, off).to(weight)
-        return scores.to(weight) @ (weight * on).T
+        found: Tensor = scores.to(weight) @ (weight * on).T
+        return found
 
 
 _NAMED = 12  # prototypes in an error, of which a class that shares them may have hundreds
@@ -130,8 +133,7 @@ def cleaned(
     asked = train if isinstance(train, WhatIf) else WhatIf(model, train, on_progress=on_progress)
     if asked.model is not model:
         raise ValueError("the scores are of another model")
-    kept = kept_mask(model, off).to(asked.scores.device)
-    views = ScoreViews(asked.scores[:, kept], asked.labels.tolist())
+    views = ScoreViews(asked.scores.seen_by(kept_mask(model, off)), asked.labels.tolist())
     settings = last_layer(model, epochs)
     network = smaller.prototyped
     for epoch, _ in enumerate(train_head(network.head, views, network.prototype_class, settings=settings), 1):

@@ -42,7 +42,7 @@ from dprotonet.network import DProtoNet, Network
 from dprotonet.percent import percent
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
-from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
+from dprotonet.training.views import Keys, ViewSource, chunks, load
 
 logger = logging.getLogger(__name__)
 
@@ -323,15 +323,15 @@ def _of_parts(distances: Tensor, network: DProtoNet) -> tuple[list[int], list[fl
 def known_distances(
     network: Network, views: ViewSource, *, batch: int = 60, on_progress: Progress | None = None
 ) -> Tensor | None:
-    """Distances (N, P) of all plain views, on the CPU; the network's modes stay as they were.
+    """Distances (n, P) of plain views, evenly spread if there are more than features are measured on.
 
-    None of a black box, and without images.
+    They come to the CPU, and the network's modes stay as they were. None of a black box, and without images.
     """
     if not isinstance(network, DProtoNet) or not len(views):
         return None
     was_training = [(module, module.training) for module in network.modules()]
     network.eval()
-    batches = plain_batches(len(views), batch=batch, share=ProcessShare())
+    batches = chunks(Keys.of(evenly(len(views)), 0), batch)
     found = []
     for number, view in enumerate(load(views, batches, workers=0), start=1):
         inputs = view.inputs.to(network.head.weight.device)

@@ -12,6 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from dprotonet.data.subset import Subset
 from dprotonet.data.transforms import Views
 from dprotonet.encoder.backbone import Backbone
 from dprotonet.encoder.level_averages import LevelAverages, Levels, every_level
@@ -47,7 +48,7 @@ class Measuring:
         for views in (self.train, self.val):
             look = LevelAverages(self._backbone, self._levels.taken)
             device = self.network.head.weight.device
-            kept = FeatureCache(cache, look, views, 0, device, workers=workers)
+            kept = FeatureCache(cache, look, _evenly(views), 0, device, workers=workers)
             if len(views):
                 yield from kept.build(accelerator)
             found.append(_plain(kept.open()) if len(views) else torch.empty(0, sum(self._levels.widths)))
@@ -76,6 +77,16 @@ class Measuring:
         return every_level(self._backbone, self.image_size)
 
 
+def _evenly(views: Views) -> Views:
+    """At most as many images as Gaussians are fitted to."""
+    rows = evenly(len(views))
+    return (
+        views
+        if len(rows) == len(views)
+        else Views(Subset(views.data, rows), views.normalise, augment=None, seed=views.seed)
+    )
+
+
 def _plain(kept: FeatureViews) -> Tensor:
-    """The averages (N, ΣC) of at most as many images as Gaussians are fitted to."""
-    return torch.stack([kept[index, 0].inputs for index in evenly(len(kept))])
+    """The averages (N, ΣC)."""
+    return torch.stack([kept[index, 0].inputs for index in range(len(kept))])

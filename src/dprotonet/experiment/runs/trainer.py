@@ -6,9 +6,8 @@ process writes.
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -25,7 +24,7 @@ from dprotonet.encoder.stages import divided
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits, check_data, class_counts, needed_images
 from dprotonet.experiment.build.network import build_network, build_normalise
-from dprotonet.experiment.build.trackers import check_trackers, log_record, tracked
+from dprotonet.experiment.build.trackers import check_trackers, tracked
 from dprotonet.experiment.build.training import (
     build_accelerator,
     build_augment,
@@ -37,26 +36,27 @@ from dprotonet.experiment.build.training import (
     build_stages,
     default_cache,
 )
-from dprotonet.experiment.runs.calibration import calibration_of
 from dprotonet.experiment.runs.claim import claimed
 from dprotonet.experiment.runs.measuring import Measuring
 from dprotonet.experiment.runs.network_start import start_network
 from dprotonet.experiment.runs.resumable import changed_keys
-from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, prototype_records
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.runs.run_writer import RunWriter
 from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epochs
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.settings.recipes import resolve
 from dprotonet.launch import processes
 from dprotonet.network import BlackBox, Network
 from dprotonet.progress import Progress
-from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint, save_checkpoint
+from dprotonet.training.checkpoint import kept_checkpoint, load_checkpoint
 from dprotonet.training.engine import Engine, EngineSettings
-from dprotonet.training.events import EpochDone, Event, RoundDone, StepDone
+from dprotonet.training.events import Event
 from dprotonet.training.features import FeatureCache, FeatureViews
 from dprotonet.training.levels import fitted_levels
 from dprotonet.training.memory import checkpoint_activations, lay_out, memory_remedies, recompute
 from dprotonet.training.phases import WeightDecay
 from dprotonet.training.push import Pusher
+from dprotonet.training.score_rows import Room
 from dprotonet.training.views import ViewSource
 
 logger = logging.getLogger(__name__)
@@ -135,7 +135,9 @@ class Trainer:
         measuring = self._measuring(network, splits)
         for done, total in measuring.prepare(self.cache, accelerator, self.config.training.workers):
             yield Preparing("features", done, total)
-        writer = _Writer(self, folder, network, splits.train, engine, measuring, _data_digest(splits))
+        writer = RunWriter(
+            self.config, folder, network, splits.train, engine, measuring, _data_digest(splits)
+        )
         with tracked(accelerator, self.config, folder.path):
             for event in engine.run(build_stages(self.config)):
                 if accelerator.is_main_process:
@@ -241,7 +243,9 @@ class Trainer:
             recomputes=training.checkpoint_activations and training.mode == "joint",
             sampling=build_sampling(training),
             balanced="balanced" in (training.class_weights, training.sampling),
+            scratch=self.cache,
         )
+        yield from self._told_scores(network, len(splits.train) * training.views_per_epoch, accelerator)
         pusher = Pusher(accelerator, training.push_images, training.push_sources, settings.at_once, workers)
         return Engine(
             trained,
@@ -253,6 +257,14 @@ class Trainer:
             extra=build_extra(training),
             settings=settings,
         )
+
+    def _told_scores(self, network: Network, views: int, accelerator: Accelerator) -> Iterator[Preparing]:
+        """What the last layer's scores will take, before work begins, where they go to disk."""
+        if isinstance(network, BlackBox) or not accelerator.is_main_process:
+            return
+        room = Room(views, len(network.prototype_class), self.cache)
+        if room.on_disk:
+            yield Preparing("features", 1, 1, room.told)
 
     def divided(self, network: Network) -> tuple[nn.Module | None, Network]:
         """What stays frozen, if anything, and the network behind it; both share the network's parameters."""
@@ -325,75 +337,6 @@ class Trainer:
             yield Preparing("features", done, total)
         features = cache.open()
         return features if part is None else features.part(part.indices, augmentations)
-
-
-@dataclass
-class _Writer:
-    """Puts events into the run folder."""
-
-    trainer: Trainer
-    folder: RunFolder
-    network: Network
-    train: ImageData
-    engine: Engine
-    measuring: Measuring
-    data: list[str]
-
-    def write(self, event: Event) -> None:
-        if isinstance(event, StepDone):
-            return
-        record = event_record(event)
-        self.folder.append_metrics(record)
-        log_record(self.engine.accelerator, record, self.engine.position)
-        if isinstance(event, RoundDone):
-            self.folder.write_validation(event)
-            if event.kept:
-                self._keep()
-                self._calibrate(event)
-        if not (isinstance(event, EpochDone) and event.phase == "last"):
-            extra = {"metrics_size": self.folder.metrics_size(), "data": self.data}
-            save_checkpoint(self.folder.checkpoint, self.engine, extra)
-
-    def _keep(self) -> None:
-        """The best model so far: provenance and source images, then weights."""
-        records: list[PrototypeRecord] = []
-        if not isinstance(self.network, BlackBox):
-            assert self.engine.projection is not None
-            seed = self.trainer.config.data.data_seed
-            normalise = build_normalise(self.network.encoder.backbone, self.trainer.config.network.channels)
-            records = prototype_records(
-                self.network, self.engine.projection, self.train, seed=seed, normalise=normalise
-            )
-        self.folder.keep(self.network, records, train=self.train)
-        self._familiarise()
-
-    def _calibrate(self, event: RoundDone) -> None:
-        """What the logits of the model that was kept mean in per cent, from its validation images."""
-        found = event.predictions
-        if len(found.labels):
-            calibration_of(found.logits, found.labels, self.network).write(self.folder.path)
-
-    def _familiarise(self) -> None:
-        """From when on an image is strange to the model that was kept."""
-        found = self.measuring.familiarity(self.engine.network, self.engine.val_views)
-        if found is not None:
-            found.write(self.folder.path)
-
-
-def event_record(event: Event) -> dict[str, Any]:
-    """An event as a line of metrics.jsonl."""
-    record: dict[str, Any] = {"event": type(event).__name__}
-    for item in fields(event):
-        value = getattr(event, item.name)
-        if item.name == "terms":
-            record.update(value)
-        elif item.name == "predictions":
-            continue  # of every validation image: in validation.json, those of the last round
-        elif item.name == "projection":
-            record.update(views=value.views, collapsed=int(value.collapsed.sum()))
-        else:
-            record[item.name] = value
-    return record
 
 
 def _data_digest(splits: Splits) -> list[str]:

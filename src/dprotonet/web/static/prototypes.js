@@ -5,26 +5,35 @@ import { complain, find, make, percent, plural, points, redrawn } from "./dom.js
 import { described, term } from "./tips.js";
 import { REASONS } from "./whatif.js";
 
+const PAGE = 1000; // prototypes in an answer of the server
+const SHOWN = 300; // cards at first, and as many more each time
+
 export class Browser {
   constructor(run, whatif) {
     Object.assign(this, { run, whatif });
     this.items = [];
+    this.state = "";
+    this.most = SHOWN;
     const chooser = find("browse-class");
     chooser.append(make("option", { value: "", text: "all" }), ...run.classes.map((name, label) => make("option", { value: label, text: name })));
-    for (const id of ["browse-class", "browse-order"]) find(id).addEventListener("change", () => this.show());
+    for (const id of ["browse-class", "browse-order"]) find(id).addEventListener("change", () => { this.most = SHOWN; this.show(); });
+    find("browse-more").addEventListener("click", () => { this.most += SHOWN; this.show(); });
   }
 
-  async open() {
+  async open(again = false) {
     try {
-      const found = await read("/api/prototypes");
-      this.items = found.prototypes;
+      const found = await read(`/api/prototypes?limit=${PAGE}`);
+      if (!again || found.state !== this.state) {
+        this.items = await all(found);
+        this.state = found.state;
+      }
       const busy = found.state === "preparing";
       find("browse-working").hidden = found.state === "ready";
       find("browse-progress").hidden = !busy;
       if (found.total) { find("browse-progress").max = found.total; find("browse-progress").value = found.done; }
       find("browse-said").textContent = busy ? "Going over the training images once, to see which prototypes are pure." : `Purity is not known: ${found.message}`;
       this.show();
-      if (busy && location.hash === "#prototypes") setTimeout(() => this.open(), 1500);
+      if (busy && location.hash === "#prototypes") setTimeout(() => this.open(true), 1500);
     } catch (error) { complain(error.message); }
   }
 
@@ -32,7 +41,9 @@ export class Browser {
     const label = find("browse-class").value;
     const chosen = this.items.filter((item) => label === "" || item.label === Number(label));
     const groups = grouped(chosen).sort(ORDERS[find("browse-order").value]);
-    redrawn(find("browse"), () => find("browse").replaceChildren(...groups.map((group) => this.card(group))));
+    redrawn(find("browse"), () => find("browse").replaceChildren(...groups.slice(0, this.most).map((group) => this.card(group))));
+    find("browse-more").hidden = groups.length <= this.most;
+    find("browse-more").textContent = `Show more (${Math.min(this.most, groups.length)} of ${groups.length})`;
   }
 
   card([item, ...twins]) {
@@ -106,13 +117,25 @@ const ORDERS = {
   class: ([one], [other]) => one.prototype - other.prototype,
 };
 
+// All pages, the first of which is there.
+async function all(first) {
+  const items = [...first.prototypes];
+  while (items.length < first.listed) {
+    const page = await read(`/api/prototypes?offset=${items.length}&limit=${PAGE}`);
+    if (!page.prototypes.length) break;
+    items.push(...page.prototypes);
+  }
+  return items;
+}
+
 // Prototypes that coincide, together.
 function grouped(items) {
   const seen = new Set();
+  const known = new Map(items.map((item) => [item.prototype, item]));
   const groups = [];
   for (const item of items) {
     if (seen.has(item.prototype)) continue;
-    const twins = items.filter((other) => item.duplicates.includes(other.prototype) && !seen.has(other.prototype));
+    const twins = item.duplicates.map((number) => known.get(number)).filter((other) => other && !seen.has(other.prototype));
     groups.push([item, ...twins]);
     [item, ...twins].forEach((one) => seen.add(one.prototype));
   }
