@@ -8,11 +8,9 @@ import io
 import json
 import logging
 import math
-import os
-import secrets
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,19 +19,21 @@ from typing import Any
 import numpy as np
 import torch
 from accelerate import Accelerator
-from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from dprotonet.data.transforms import View, Views
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.files import FULL, bytes_told, remove_unfinished, reserve, write_text
+from dprotonet.files import FULL, bytes_told, reserve, write_text
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.processes import local_share, meet, of_local_main
-from dprotonet.training.views import Key, ProcessShare, chunks, load
+from dprotonet.training.shared_file import SharedFile
+from dprotonet.training.views import Key, Keys, Made, ProcessShare, chunks, load
 
 logger = logging.getLogger(__name__)
 
 _CHECKED_ROWS = 3
+_PART = 2**28  # bytes of a part at most, if that is more than a batch
+_FEWEST = 64  # parts, of many batches, so that many processes can share them
 _REMEDY = "make room, name another folder with --cache, or give fewer --augmentations"
 _TOLERANCE = 0.02  # of the largest value: half precision and another batch size, not another image
 
@@ -128,72 +128,48 @@ class FeatureCache:
     def build(self, accelerator: Accelerator | None = None) -> Iterator[tuple[int, int]]:
         """Compute what is not there yet, yielding (views done, views in all).
 
-        All processes of a run call it together: those of one machine share the work.
+        All processes of a run call it together. They share the work, and so does any other command, on this
+        or another machine, that wants the same features in the same folder.
         """
-        total, share = len(self.views) * (1 + self.augmentations), local_share(accelerator)
-        with self._claim(share) as first:
-            temporary = of_local_main(accelerator, self._begin if share.process == 0 else None)
-            try:
-                if temporary is not None:
-                    yield from self._fill(temporary, share)
-                meet(accelerator)  # also those of a machine that has the features: all meet as often
-                if temporary is not None and first:
-                    os.replace(temporary, self.path)
-                    write_text(self.path.with_suffix(".json"), json.dumps(self._facts(total), indent=1))
-                meet(accelerator)
-            finally:
-                if temporary is not None and first:
-                    temporary.unlink(missing_ok=True)
-        yield total, total
+        share = local_share(accelerator)
+        begun = of_local_main(accelerator, self._begin if share.process == 0 else None)
+        if begun:
+            yield from self._fill(share)
+            if share.process == 0:
+                write_text(self.path.with_suffix(".json"), json.dumps(self._facts(), indent=1))
+        meet(accelerator)
+        yield self._views, self._views
 
-    @contextmanager
-    def _claim(self, share: ProcessShare) -> Iterator[bool]:
-        """Whether this process is the first of its machine. It removes what killed processes left.
+    def _begin(self) -> bool:
+        """Whether there is anything to do; then a file with all the room that the features take is there."""
+        with self._shared.alone():
+            if self.path.exists():
+                if self._holds(self.path):
+                    return False
+                self.path.unlink()
+            self._reserve()
+        return True
 
-        Unless another command is at the same features: then both compute them, and the last one wins.
-        """
-        if share.process:
-            yield False
-            return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path.with_suffix(".lock"), thread_local=False)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            yield True
-            return
-        try:
-            remove_unfinished(self.folder, of=self.path.name)
-            yield True
-        finally:
-            with suppress(OSError):  # Windows keeps a file that is open; it does no harm
-                self.path.with_suffix(".lock").unlink()
-            lock.release()
-
-    def _begin(self) -> Path | None:
-        """A file with all the room that the features take, still empty; None where they are there."""
-        if self.path.exists() and self._holds(self.path):
-            return None
+    def _reserve(self) -> None:
         room = self.room()
+        if self._shared.is_begun(room.needed):
+            return
         if room.needed > room.free:
             raise UserError(f"not enough room for {room.told}; {_REMEDY}")
-        temporary = self.path.with_name(f"{self.path.name}.{secrets.token_hex(6)}.tmp")
         try:
-            with temporary.open("wb") as file:
+            with self._shared.begin() as file:
                 np.lib.format.write_array_header_1_0(file, self._header)
                 reserve(file, room.needed)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             if error.errno in FULL:
                 raise UserError(f"not enough room for {room.told} ({error.strerror}); {_REMEDY}") from None
             raise
-        return temporary
 
     def room(self) -> Room:
         """What the file takes, and what is free where it goes."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        total = len(self.views) * (1 + self.augmentations)
-        return Room(total, self._start + total * self._size, shutil.disk_usage(self.folder).free, self.folder)
+        needed, free = self._start + self._views * self._size, shutil.disk_usage(self.folder).free
+        return Room(self._views, needed, free, self.folder)
 
     def kept(self) -> FeatureViews | None:
         """The features, if they are there already and right."""
@@ -206,8 +182,25 @@ class FeatureCache:
     def path(self) -> Path:
         return self.folder / f"{self.key()}.npy"
 
-    def _facts(self, total: int) -> dict[str, object]:
-        return {"data": self.views.data.fingerprint, "views": total, "normalise": str(self.views.normalise)}
+    def _facts(self) -> dict[str, object]:
+        normalise = str(self.views.normalise)
+        return {"data": self.views.data.fingerprint, "views": self._views, "normalise": normalise}
+
+    @property
+    def _views(self) -> int:
+        return len(self.views) * (1 + self.augmentations)
+
+    @property
+    def _shared(self) -> SharedFile:
+        return SharedFile(self.path, len(self._parts))
+
+    @cached_property
+    def _parts(self) -> Sequence[Sequence[list[Key]]]:
+        """The batches of every part: the same ones, whoever computes it."""
+        batches = chunks(Keys.each(range(len(self.views)), 1 + self.augmentations), self.batch)
+        several = max(1, min(_PART // (self.batch * self._size), -(-len(batches) // _FEWEST)))
+        starts = range(0, len(batches), several)
+        return Made(lambda part: batches[starts[part] : starts[part] + several], range(len(starts)))
 
     @cached_property
     def _shape(self) -> tuple[int, ...]:
@@ -231,22 +224,34 @@ class FeatureCache:
         np.lib.format.write_array_header_1_0(header, self._header)
         return header.tell()
 
-    def _fill(self, temporary: Path, share: ProcessShare) -> Iterator[tuple[int, int]]:
-        """Write this process's batches to where they belong.
+    def _fill(self, share: ProcessShare) -> Iterator[tuple[int, int]]:
+        """Write the parts that this process gets hold of, until all are there."""
+        shared = self._shared
+        claims = shared.claims(first=share.process * shared.parts // share.processes)
+        try:
+            with closing(claims):
+                for part in claims:
+                    done = shared.done * self._views // shared.parts
+                    yield done, self._views
+                    if part is not None:
+                        yield from self._write(self._parts[part], done)
+        except BaseException:
+            shared.abandon()
+            raise
+
+    def _write(self, batches: Sequence[list[Key]], done: int) -> Iterator[tuple[int, int]]:
+        """Write batches to where they belong.
 
         By writing and not by a memory map: on a full disk that is an error, and a map ends the process.
         """
-        variants, total = 1 + self.augmentations, len(self.views) * (1 + self.augmentations)
-        keys = [(index, variant) for index in range(len(self.views)) for variant in range(variants)]
-        batches = share.of(chunks(keys, self.batch))
-        with _named(temporary), temporary.open("r+b") as file:
-            found = load(self.views, batches, workers=self.workers)
-            for view, batch in zip(found, batches, strict=True):
+        path = self._shared.unfinished
+        with _named(path), path.open("r+b") as file:
+            for view, batch in zip(load(self.views, batches, workers=self.workers), batches, strict=True):
                 index, variant = batch[0]
-                place = index * variants + variant
-                file.seek(self._start + place * self._size)
+                file.seek(self._start + (index * (1 + self.augmentations) + variant) * self._size)
                 file.write(self._features(view.inputs).astype("<f2").tobytes())
-                yield min(place + share.processes * len(batch), total - 1), total
+                done += len(batch)
+                yield min(done, self._views - 1), self._views
 
     @torch.inference_mode()
     def _features(self, inputs: Tensor) -> np.ndarray:
