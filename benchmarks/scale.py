@@ -185,7 +185,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", nargs="*", choices=STEPS, help="only these")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="JSON")
+    parser.add_argument("--out", type=Path, help="JSON; other runs in it stay")
     return parser.parse_args()
 
 
@@ -198,7 +198,9 @@ def main() -> None:
         found = run(options, Path(folder))
     tell(found)
     if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        name = f"{found['images']} images, {found['prototypes']} prototypes"
+        whole = json.loads(options.out.read_text()) if options.out.exists() else {}
+        options.out.write_text(json.dumps({**whole, name: found}, indent=1) + "\n", encoding="utf-8")
     most = max(step["peak_megabytes"] for step in found["steps"].values())
     if most > 1024 * options.limit:
         raise SystemExit(f"a step took {most / 1024:.1f} GB, more than {options.limit:g}")

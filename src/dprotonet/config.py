@@ -74,6 +74,9 @@ class NetworkConfig:
     resolution; 1 uses the last map only."""
     level_channels: int = 256
     """Channels of the joined feature map."""
+    feature_channels: int = 0
+    """With one level, the number of principal components of the feature map that the network sees; 0 keeps
+    every channel. The cache of frozen mode has these only (docs/scale.md)."""
     level_power: float = 1.0
     """Exponent applied to the activations of the coarser levels before joining; 0.5 reduces the dominance of
     large ones."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dprotonet.encoder.backbone import load_backbone
+from dprotonet.encoder.level_averages import LevelAverages
 from dprotonet.encoder.levels import JoinedLevels, Joining, evened
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.network import build_network
@@ -220,6 +221,34 @@ def test_one_level_is_the_network_of_before() -> None:
     assert not any("projections" in name for name in first)
     assert list(first) == list(second)
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_feature_channels_are_the_principal_components_of_the_last_map() -> None:
+    """Of the same images the first components keep the most of the spread that all of them have."""
+    table = {"backbone": "timm:resnet18:none", "dimension": 8, "feature_channels": 6}
+    network = build_network(
+        config_from({"recipe": "masks", "network": table}).network,
+        classes=2,
+        image_size=64,
+        pretrained=False,
+    ).eval()
+    backbone = network.encoder.backbone
+    assert isinstance(backbone, JoinedLevels)
+    images = torch.rand(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    assert list(backbone.fit([images[:5], images[5:]])) == [5, 8]
+    with torch.no_grad():
+        found, whole = backbone(images), backbone.last_map(images)
+    assert found.shape == (8, 6, *whole.shape[2:])
+    places = whole.double().movedim(1, -1).flatten(0, 2)
+    standard = (places - places.mean(0)) / places.std(0, correction=0).clamp_min(1e-12)
+    directions = torch.linalg.svd(standard, full_matrices=False).Vh[:6]
+    literal = standard @ directions.T
+    mine = found.double().movedim(1, -1).flatten(0, 2)
+    scale = (literal.square().mean().sqrt() / mine.square().mean().sqrt()).item()
+    torch.testing.assert_close((scale * mine).abs(), literal.abs(), rtol=1e-2, atol=1e-2)
+    seen = LevelAverages(backbone, ()).seen(images)
+    torch.testing.assert_close(seen.feature_map, found)
+    assert seen.averages.shape == (8, 2 * whole.shape[1])
 
 
 def test_the_projection_belongs_to_the_backbone() -> None:

@@ -15,6 +15,7 @@ from dprotonet.experiment.prototypes import split_evidence as passing
 from dprotonet.experiment.prototypes.cleaning import clean
 from dprotonet.experiment.prototypes.split_evidence import split_evidence
 from dprotonet.experiment.prototypes.what_if import WhatIf, cleaned, last_layer, without
+from dprotonet.training import score_rows
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,24 @@ def test_nothing_off_is_the_model_as_it_is(asked: WhatIf, model: dp.Model, train
         evidence = model.prototyped.evidence(model.inputs([train[5].image]))
     torch.testing.assert_close(asked.scores[5:6], evidence.scores, rtol=1e-4, atol=1e-4)
     assert asked.labels.tolist() == list(train.labels)
+
+
+def test_scores_on_disk_say_the_same(
+    asked: WhatIf, model: dp.Model, train: Remembered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_rows, "IN_MEMORY", 0)
+    monkeypatch.setattr(score_rows, "_BLOCK", 5 * 8 * 4)
+    monkeypatch.setenv("DPROTONET_CACHE", str(tmp_path))
+    spilled = WhatIf(model, train)
+    assert list(tmp_path.iterdir()) == []
+    assert torch.equal(spilled.scores[:], asked.scores[:])
+    assert torch.equal(spilled.distances, asked.distances)
+    assert [spilled.accuracy(off) for off in ((), (3,), (0, 1, 6))] == [
+        asked.accuracy(off) for off in ((), (3,), (0, 1, 6))
+    ]
+    one, other = (clean(model, {2: "dark"}, {"train": split}, epochs=3) for split in (spilled, asked))
+    assert torch.equal(one.model.network.head.weight, other.model.network.head.weight)
+    assert one.accuracy == other.accuracy
 
 
 def test_off_and_gone_are_the_same(asked: WhatIf, model: dp.Model, train: Remembered) -> None:

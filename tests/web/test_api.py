@@ -183,6 +183,32 @@ def test_prototypes_and_their_nearest_images(client: TestClient, model: dp.Model
     assert client.get("/api/prototypes/8/picture").status_code == 404
 
 
+def test_prototypes_come_in_pages_and_by_class(client: TestClient, model: dp.Model) -> None:
+    until(lambda: client.get("/api/prototypes").json()["state"] == "ready")
+    whole = client.get("/api/prototypes").json()
+    assert whole["listed"] == len(whole["prototypes"]) == len(model.prototypes) == 8
+    pages = [client.get(f"/api/prototypes?offset={first}&limit=3").json() for first in (0, 3, 6, 9)]
+    assert [len(page["prototypes"]) for page in pages] == [3, 3, 2, 0]
+    assert [one for page in pages for one in page["prototypes"]] == whole["prototypes"]
+    assert {page["listed"] for page in pages} == {8}
+    own = client.get("/api/prototypes?label=2").json()
+    assert own["prototypes"] == [one for one in whole["prototypes"] if one["label"] == 2]
+    assert own["listed"] == 2
+    assert client.get("/api/prototypes?label=4").status_code == 404
+    for wrong in ("limit=0", "limit=1001", "offset=-1"):
+        assert client.get(f"/api/prototypes?{wrong}").status_code == 422
+
+
+def test_more_prototypes_may_be_off_than_a_large_run_has(client: TestClient) -> None:
+    until(lambda: client.post("/api/what-if", json={"off": []}).json()["state"] == "ready")
+    asked = {"off": [3] * 50_000}
+    assert (
+        client.post("/api/what-if", json=asked).json()
+        == client.post("/api/what-if", json={"off": [3]}).json()
+    )
+    assert client.post("/api/what-if", json={"off": [3] * 100_001}).status_code == 422
+
+
 def test_accuracy_with_prototypes_off(client: TestClient, model: dp.Model) -> None:
     until(lambda: client.post("/api/what-if", json={"off": []}).json()["state"] == "ready")
     found = client.post("/api/what-if", json={"off": [0, 1]}).json()

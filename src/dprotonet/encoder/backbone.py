@@ -92,6 +92,10 @@ class Backbone(nn.Module):
         self.mean, self.std = _normalisation(trunk, spec, in_channels)
 
     def forward(self, images: Tensor) -> Tensor:
+        return self.last_map(images)
+
+    def last_map(self, images: Tensor) -> Tensor:
+        """What the trunk itself gives."""
         return _as_map(self.trunk, images)
 
     @torch.no_grad()

@@ -50,7 +50,7 @@ class LevelAverages(nn.Module):
         own = () if joined is None else joined.taken
         wanted = sorted({*self.taken, *own})
         *found, last = (
-            intermediates(self.backbone.trunk, images, wanted) if wanted else [self.backbone(images)]
+            intermediates(self.backbone.trunk, images, wanted) if wanted else [self.backbone.last_map(images)]
         )
         maps = dict(zip(wanted, found, strict=True))
         averages = [averages_of(level) for level in (*(maps[number] for number in self.taken), last)]
@@ -77,7 +77,7 @@ def every_level(backbone: Backbone, image_size: int) -> Levels:
         try:
             return intermediates(backbone.trunk, images, None)
         except UserError:
-            return [backbone(images)]
+            return [backbone.last_map(images)]
 
     with resting(backbone):
         every = dry_run(maps, backbone.trunk, backbone.in_channels, image_size)

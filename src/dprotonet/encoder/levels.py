@@ -40,7 +40,8 @@ class JoinedLevels(Backbone):
     """A backbone whose last `levels` resolutions are one map (B, D, h, w) of the finest of them.
 
     D is `channels`, or all channels of the levels if these are fewer; the levels share it, the finest first.
-    Where a trunk has one resolution only, as a grid of tokens has, its last blocks are joined. Before `fit`
+    Where a trunk has one resolution only, as a grid of tokens has, its last blocks are joined. A single level
+    is its principal components alone: fewer numbers of each place to cache, and to learn from. Before `fit`
     the projections are random.
 
     Deviation: the paper uses the last feature map only. Its locations are coarser than the parts in which
@@ -60,10 +61,13 @@ class JoinedLevels(Backbone):
             backbone.trunk, backbone.spec, in_channels=backbone.in_channels, report=backbone.report
         )
         self.joining = joining or Joining()
-        with torch.no_grad(), resting(self):
-            every = dry_run(self._all_maps, self.trunk, self.in_channels, image_size)
-        self.taken = _taken(every, levels, trunk_name(self.trunk))
-        self.widths = [every[number].shape[1] for number in (*self.taken, -1)]
+        self.taken: tuple[int, ...] = ()
+        self.widths = [backbone.channels]
+        if levels > 1:
+            with torch.no_grad(), resting(self):
+                every = dry_run(self._all_maps, self.trunk, self.in_channels, image_size)
+            self.taken = _taken(every, levels, trunk_name(self.trunk))
+            self.widths = [every[number].shape[1] for number in (*self.taken, -1)]
         self.kept = shared_out(channels, self.widths)
         self.channels, self.fine_channels = sum(self.kept), self.kept[0]
         self.projections = nn.ModuleList(
@@ -72,7 +76,7 @@ class JoinedLevels(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Each level is projected where it is small, and then enlarged."""
-        return self.of_maps(intermediates(self.trunk, images, self.taken))
+        return self.of_maps(self._maps(images))
 
     def of_maps(self, found: Sequence[Tensor]) -> Tensor:
         """The joined map of the levels as the trunk gives them, the finest first."""
@@ -84,7 +88,11 @@ class JoinedLevels(Backbone):
 
     def maps(self, images: Tensor) -> list[Tensor]:
         """The levels (B, C, h, w), the finest first, the others evened; the last is the trunk's own map."""
-        return self._evened(intermediates(self.trunk, images, self.taken))
+        return self._evened(self._maps(images))
+
+    def _maps(self, images: Tensor) -> list[Tensor]:
+        """As the trunk gives them."""
+        return intermediates(self.trunk, images, self.taken) if self.taken else [self.last_map(images)]
 
     def _evened(self, found: Sequence[Tensor]) -> list[Tensor]:
         fine, *coarse = found

@@ -52,6 +52,13 @@ class ClassMoments:
         self.total.index_add_(0, labels, vectors)
         self.square += vectors.T @ vectors
 
+    def __add__(self, other: "ClassMoments") -> "ClassMoments":
+        """Of the vectors of both."""
+        both = ClassMoments(*self.total.shape)
+        for name in vars(both):
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        return both
+
     def means(self) -> Tensor:
         """Of every class (C, D)."""
         return self.total / self.count.clamp_min(1).unsqueeze(1)

@@ -231,8 +231,8 @@ class FeatureCache:
         try:
             with closing(claims):
                 for part in claims:
-                    done = shared.done * self._views // shared.parts
-                    yield done, self._views
+                    done = shared.done * len(self._parts[0]) * self.batch
+                    yield min(done, self._views - 1), self._views
                     if part is not None:
                         yield from self._write(self._parts[part], done)
         except BaseException:

@@ -67,6 +67,7 @@ def discriminant_rule(moments: ClassMoments, *, shrinkage: float) -> PooledDiscr
 
 
 _START = 0.5  # shrinkage of a head that will learn on
+_JUDGES = 10_000  # images at most
 _SCALES = tuple(2.0**-power for power in range(9))
 
 
@@ -80,45 +81,44 @@ def start_head_as_discriminant(
     it knows to bring them down. So they are multiplied by the one number with which a rule from one half of
     the images has the smallest cross-entropy on the other half.
     """
+    labels = torch.as_tensor(views.labels)
+    half = _alternating(labels)
+    judged = set(_judges(half))
+    parts = [ClassMoments(network.head.out_features, network.head.in_features) for _ in range(2)]
+    kept: list[tuple[Tensor, Tensor]] = []
     was_training = network.training
     network.eval()
-    found = [
-        (
-            network.encoder(view.inputs.to(device)).squeeze(1).float().cpu(),
-            torch.as_tensor(view.label),
-            view.index,
-        )
-        for view in load(views, chunks(every_view(views), batch), workers=0)
-    ]
+    for view in load(views, chunks(every_view(views), batch), workers=0):
+        pooled = network.encoder(view.inputs.to(device)).squeeze(1).float().cpu()
+        names, index = torch.as_tensor(view.label), torch.as_tensor(view.index)
+        for part, mine in zip(parts, (half[index], ~half[index]), strict=True):
+            part.update(pooled[mine], names[mine])
+        rows = torch.tensor([number in judged for number in index.tolist()])
+        kept.append((pooled[rows], names[rows]))
     network.train(was_training)
-    pooled, labels, index = (torch.cat([torch.as_tensor(item[n]) for item in found]) for n in range(3))
-    classes = network.head.out_features
-    rule = _rule(pooled, labels, classes)
-    scale = _honest_scale(pooled, labels, index, classes)
+    rule = discriminant_rule(parts[0] + parts[1], shrinkage=_START)
+    scale = _honest_scale(parts, *(torch.cat(part) for part in zip(*kept, strict=True)))
     network.head.weight.copy_(scale * rule.weight)
     network.head.bias.copy_(scale * rule.bias)
 
 
-def _rule(pooled: Tensor, labels: Tensor, classes: int) -> PooledDiscriminant:
-    moments = ClassMoments(classes, pooled.shape[1])
-    for vectors, names in zip(pooled.split(_CHUNK), labels.split(_CHUNK), strict=True):
-        moments.update(vectors, names)
-    return discriminant_rule(moments, shrinkage=_START)
+def _judges(half: Tensor) -> list[int]:
+    """Images that the rule of the first half is judged by: the second half, or some of it, evenly spread."""
+    others = (~half).nonzero().flatten()
+    return others[:: max(1, -(-len(others) // _JUDGES))].tolist()
 
 
-def _honest_scale(pooled: Tensor, labels: Tensor, index: Tensor, classes: int) -> float:
+def _honest_scale(parts: list[ClassMoments], pooled: Tensor, labels: Tensor) -> float:
     """The scale of logits that suits images which the rule was not made from."""
-    half = _alternating(labels, index)
-    if any(len(labels[part].unique()) < classes for part in (half, ~half)):
+    if any((part.count == 0).any() for part in parts):
         return _SCALES[-1]  # some class has a single image: nothing to measure by, so hardly sure
-    logits = _rule(pooled[half], labels[half], classes).logits(pooled[~half])
-    return min(_SCALES, key=lambda scale: cross_entropy(scale * logits, labels[~half]).item())
+    logits = discriminant_rule(parts[0], shrinkage=_START).logits(pooled)
+    return min(_SCALES, key=lambda scale: cross_entropy(scale * logits, labels).item())
 
 
-def _alternating(labels: Tensor, index: Tensor) -> Tensor:
-    """Every other image of each class, with all its views, bool (N,)."""
+def _alternating(labels: Tensor) -> Tensor:
+    """Every other image of each class, bool (N,)."""
     half = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique():
-        images = index[labels == label].unique()
-        half |= torch.isin(index, images[::2])
+        half[(labels == label).nonzero().flatten()[::2]] = True
     return half

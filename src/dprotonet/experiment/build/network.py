@@ -37,12 +37,12 @@ def build_network(
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
     backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
-    if config.levels > 1:
+    if config.levels > 1 or config.feature_channels:
         backbone = JoinedLevels(
             backbone,
             config.levels,
             image_size=image_size,
-            channels=config.level_channels,
+            channels=config.level_channels if config.levels > 1 else config.feature_channels,
             joining=Joining(power=config.level_power),
         )
     if config.network == "blackbox":

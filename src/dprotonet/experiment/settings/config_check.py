@@ -14,6 +14,7 @@ _LEAST = {
     "image_size": 32,
     "levels": 1,
     "level_channels": 1,
+    "feature_channels": 0,
     "dimension": 1,
     "parts": 1,
     "masks": 1,

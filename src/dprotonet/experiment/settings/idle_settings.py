@@ -66,6 +66,8 @@ def _idle_in_network(config: Config) -> Iterator[tuple[str, str]]:
     if network.levels == 1:
         for key in ("level_channels", "level_power"):
             yield key, "with --levels 1; it needs --levels 2 or more, or leave it out"
+    else:
+        yield "feature_channels", "with --levels 2 or more; give --level-channels instead"
 
 
 def _idle_by_parts(regions: str, here: str) -> Iterator[tuple[str, str]]:
