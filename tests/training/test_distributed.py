@@ -32,6 +32,10 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
     torch.testing.assert_close(one["vectors"], two["vectors"], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(one["logits"], two["logits"], rtol=1e-4, atol=1e-5)
     assert torch.equal(one["logits"].argmax(1), two["logits"].argmax(1))
+    for name in ("scores", "scores on disk"):
+        torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(two["scores"], two["scores on disk"], rtol=1e-4, atol=1e-5)
+    assert two["left on disk"] == 0
     torch.testing.assert_close(one["trained"], two["trained"], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(one["pieces"], two["pieces"], rtol=1e-3, atol=1e-4)
     assert torch.equal(two["running_means"][0], two["running_means"][1])

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
@@ -12,11 +13,13 @@ from safetensors.torch import save_file
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from tests.conftest import tiny_network, tiny_views
 
+from dprotonet.training import score_rows
 from dprotonet.training.engine import Engine, EngineSettings
 from dprotonet.training.evaluation import evaluate
 from dprotonet.training.phases import LearningRates, Phase
 from dprotonet.training.processes import leave_group
 from dprotonet.training.push import Pusher
+from dprotonet.training.scores import Scoring, score_views
 from dprotonet.training.views import BalancedKeys
 
 
@@ -32,6 +35,14 @@ def main(out: str) -> None:
         "logits": predictions.logits,
         "processes": torch.tensor(accelerator.num_processes),
     }
+    with tempfile.TemporaryDirectory() as folder:  # the one of each process: that of the first is used
+        scoring = Scoring(accelerator, Path(folder), batch=4)
+        results["scores"] = score_views(network, views, scoring).scores[:].clone()
+        score_rows.IN_MEMORY = 0
+        results["scores on disk"] = score_views(network, views, scoring).scores[:]
+        score_rows.IN_MEMORY = 2**29
+        results["left on disk"] = torch.tensor(len(os.listdir(folder)))
+        accelerator.wait_for_everyone()
     # The backbone is frozen, so BatchNorm does not depend on how a batch is shared out.
     engine = Engine(
         network, views, val, accelerator, Pusher(accelerator, images=2), settings=EngineSettings(batch=6)

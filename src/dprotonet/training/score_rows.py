@@ -51,21 +51,23 @@ class Room:
             f"they take {bytes_told(self.needed)}, and {bytes_told(free)} are free in {self.folder}"
         )
 
-    def reserved(self) -> Path:
-        """A file of that size; an error if there is no room for it."""
+    def named(self) -> Path:
+        """An empty file there; an error if there is no room for what will be in it."""
         told = self.told
         if self.needed > shutil.disk_usage(self.folder).free:
             raise UserError(f"not enough room for {told}; {_REMEDY}")
         handle, name = tempfile.mkstemp(prefix="scores-", suffix=".tmp", dir=self.folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                reserve(file, self.needed)
-        except OSError as error:
-            Path(name).unlink(missing_ok=True)
-            if error.errno in FULL:
-                raise UserError(f"not enough room for {told} ({error.strerror}); {_REMEDY}") from None
-            raise
+        os.close(handle)
         return Path(name)
+
+    def reserve(self, file: BinaryIO) -> None:
+        """All of it for an open file, or an error."""
+        try:
+            reserve(file, self.needed)
+        except OSError as error:
+            if error.errno in FULL:
+                raise UserError(f"not enough room for {self.told} ({error.strerror}); {_REMEDY}") from None
+            raise
 
 
 _REMEDY = "make room, or name another folder (--cache in training, elsewhere the variable DPROTONET_CACHE)"
@@ -84,9 +86,13 @@ class ScoreRows:
     @classmethod
     def empty(cls, room: Room) -> "ScoreRows":
         """To be `put`."""
-        if room.on_disk:
-            return cls.opened(room.reserved(), room, last=True)
-        return cls((room.images, room.prototypes), torch.empty(room.images, room.prototypes))
+        if not room.on_disk:
+            return cls((room.images, room.prototypes), torch.empty(room.images, room.prototypes))
+        path = room.named()
+        rows = cls.opened(path, room)
+        nameless(path)
+        rows.reserve(room)
+        return rows
 
     @classmethod
     def of(cls, tensor: Tensor) -> "ScoreRows":
@@ -94,13 +100,13 @@ class ScoreRows:
         return cls((tensor.shape[0], tensor.shape[1]), tensor.detach().float().cpu())
 
     @classmethod
-    def opened(cls, path: Path, room: Room, *, last: bool) -> "ScoreRows":
-        """The file of `Room.reserved`; the `last` that opens it takes its name away."""
-        file = path.open("r+b")
-        if last:
-            with suppress(OSError):  # Windows keeps a file that is open: it stays behind, as after a kill
-                path.unlink()
-        return cls((room.images, room.prototypes), _file=file)
+    def opened(cls, path: Path, room: Room) -> "ScoreRows":
+        """The file of `Room.named`, by each process that writes or reads it."""
+        return cls((room.images, room.prototypes), _file=path.open("r+b"))
+
+    def reserve(self, room: Room) -> None:
+        assert self._file is not None
+        room.reserve(self._file)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -149,3 +155,9 @@ class ScoreRows:
         if read != len(data):
             raise OSError(f"the file of scores ends before row {first + count}")
         return torch.frombuffer(data, dtype=torch.float32).view(count, -1)
+
+
+def nameless(path: Path) -> None:
+    """All who need the file have opened it: with the last of them it goes, however that ends."""
+    with suppress(OSError):  # Windows keeps a file that is open: there it stays behind
+        path.unlink()

@@ -13,7 +13,7 @@ from dprotonet.data.transforms import View
 from dprotonet.network import DProtoNet
 from dprotonet.training.evaluation import share_of
 from dprotonet.training.processes import local_share, meet, of_local_main
-from dprotonet.training.score_rows import Room, ScoreRows
+from dprotonet.training.score_rows import Room, ScoreRows, nameless
 from dprotonet.training.views import Key, Keys, ProcessShare, ViewSource, chunks, load
 
 
@@ -74,14 +74,14 @@ def _on_disk(
 ) -> ScoreRows:
     """The processes of a machine write one file together; each machine has its own."""
     share = local_share(scoring.accelerator)
-    path = of_local_main(scoring.accelerator, room.reserved if share.process == 0 else None)
+    first_here = share.process == 0
+    path = of_local_main(scoring.accelerator, room.named if first_here else None)
     assert path is not None
-    several = scoring.accelerator.num_processes > 1
-    rows = ScoreRows.opened(path, room, last=not several)
-    if several:
-        meet(scoring.accelerator)  # all have opened it before its name goes
-        if share.process == 0:
-            path.unlink(missing_ok=True)
+    rows = ScoreRows.opened(path, room)
+    meet(scoring.accelerator)
+    if first_here:
+        nameless(path)
+    of_local_main(scoring.accelerator, (lambda: rows.reserve(room)) if first_here else None)
     for first, scores in _scored(network, views, wanted, scoring, share):
         rows.put(first, scores)
     meet(scoring.accelerator)
