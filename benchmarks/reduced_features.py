@@ -44,6 +44,7 @@ from dprotonet.training.push import Pusher
 DEVICE = torch.device("cpu")
 
 
+@torch.no_grad()
 def reduced(features: np.ndarray, backbone: JoinedLevels, variants: int) -> np.ndarray:
     """As the cache would have them: projected, in half precision."""
     found = np.empty((len(features), variants, backbone.channels, *features.shape[3:]), np.float16)

@@ -70,16 +70,13 @@ class NetworkConfig:
     backbone: str = "timm:tf_efficientnet_lite0:packaged"
     """`timm:NAME[:WEIGHTS]`, where WEIGHTS is none, imagenet, packaged or a local file."""
     levels: int = 1
-    """Number of the backbone's last feature maps (resolutions) that are joined into one, at the finest
-    resolution; 1 uses the last map only."""
+    """Number of the backbone's last feature maps joined into one, at the finest resolution; 1: the last."""
     level_channels: int = 256
     """Channels of the joined feature map."""
     feature_channels: int = 0
-    """With one level, the number of principal components of the feature map that the network sees; 0 keeps
-    every channel. The cache of frozen mode has these only (docs/scale.md)."""
+    """With one level, principal components of the feature map that are kept; 0: all channels (docs/scale.md)."""
     level_power: float = 1.0
-    """Exponent applied to the activations of the coarser levels before joining; 0.5 reduces the dominance of
-    large ones."""
+    """Exponent of the coarser levels' activations before joining; 0.5 reduces the dominance of large ones."""
     channels: Literal[1, 3] = 3
     """Input channels: 3 for colour, 1 for grey."""
     dimension: int = 512
