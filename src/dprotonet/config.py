@@ -74,7 +74,7 @@ class NetworkConfig:
     level_channels: int = 256
     """Channels of the joined feature map."""
     feature_channels: int = 0
-    """With one level, principal components of the feature map that are kept; 0: all channels (docs/scale.md)."""
+    """With one level, principal components of the feature map to keep; 0: all channels (docs/scale.md)."""
     level_power: float = 1.0
     """Exponent of the coarser levels' activations before joining; 0.5 reduces the dominance of large ones."""
     channels: Literal[1, 3] = 3
