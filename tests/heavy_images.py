@@ -47,9 +47,9 @@ def by_pillow(mode: str, kind: str, width: int, height: int, **options: object) 
     return stream.getvalue()
 
 
-def tiled_tiff(width: int, height: int, tile: int) -> bytes:
-    """A small TIFF whose one tile, deflated, is enormous."""
-    body = packed(b"\0" * tile for _ in range(tile))
+def tiled_tiff(width: int, height: int, tile: int, rows: int | None = None) -> bytes:
+    """A small TIFF whose one tile, deflated, is enormous, or says so and holds fewer rows."""
+    body = packed(b"\0" * tile for _ in range(tile if rows is None else rows))
     entries = [
         *((256, 3, width), (257, 3, height), (258, 3, 8), (259, 3, 8), (262, 3, 1), (277, 3, 1)),
         *((322, 4, tile), (323, 4, tile), (324, 4, 8 + 2 + 12 * 10 + 4), (325, 4, len(body))),
@@ -168,6 +168,7 @@ HEAVY: dict[str, Callable[[], bytes]] = {
     "tiff deflate one strip 49 MP": lambda: by_pillow("RGB", "TIFF", 7_000, 7_000, **ONE_STRIP),
     "tiff float 49 MP": lambda: by_pillow("F", "TIFF", 7_000, 7_000, compression="tiff_adobe_deflate"),
     "tiff tile of 1.6 GB": lambda: tiled_tiff(64, 64, 40_000),
+    "tiff tile that states 1.6 GB": lambda: tiled_tiff(64, 64, 40_000, rows=64),
     "tiff tile of 0.4 GB": lambda: tiled_tiff(64, 64, 20_000),
     "webp 100 MP": lambda: by_pillow("RGB", "WEBP", 10_000, 10_000, method=0),
     "webp 49 MP": lambda: by_pillow("RGBA", "WEBP", 7_000, 7_000, lossless=True, method=0, quality=0),
