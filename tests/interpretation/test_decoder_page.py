@@ -31,13 +31,15 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "one_logit": Net(classes=1).eval(),
         "several_labels": Net(classes=3).eval(),
         "age_of_bones": Net(classes=1).eval(),
+        "two_heads": lambda given: {"right": model(given), "left": -model(given)},
+        "list_of_heads": lambda given: [model(given), -model(given)],
         "images": images,
         "regions": regions,
         "prototype": torch.ones(12),
         "session": SimpleNamespace(run=run),
     }
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), known)
     assert known["maps"].shape == (2, 32, 40)
@@ -48,6 +50,7 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert known["found"].passes.backward == 0
     assert [item.node for item in known["healthy"]] == ["probability of class 0"] * 2
     assert [item.facts["task"] for item in known["labels"]] == ["multilabel"] * 2
+    assert [item.facts["task"] for item in known["left"]] == ["single"] * 2
     for inside, source in zip(known["in_images"], known["in_sources"], strict=True):
         assert inside.heatmap.max() == pytest.approx(1)
         assert (inside.raw - source.raw).abs().max() > 1e-3

@@ -26,6 +26,7 @@ from dprotonet.interpretation.layout import Layout
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, TargetNode, precision
 from dprotonet.interpretation.outputs import GivenTask, class_scores
+from dprotonet.interpretation.returned import OutputName, Reader
 
 CAM_CLASSES = {  # what the package calls them
     "gradcam": "GradCAM",
@@ -59,6 +60,7 @@ class CAM(Explainer):
         stem: nn.Module | None = None,
         classes: Sequence[str] = (),
         task: GivenTask = None,
+        output: OutputName = None,
         internal_batch_size: int = 32,
     ) -> None:
         if method not in CAM_CLASSES:
@@ -69,7 +71,7 @@ class CAM(Explainer):
                 "MDM and Rise explain functions too"
             )
         self.method, self.layer = method, layer
-        super().__init__(model, classes=classes, task=task, batch=internal_batch_size)
+        super().__init__(model, classes=classes, task=task, output=output, batch=internal_batch_size)
         self.network, self.stem = model, stem if method == "ablationcam" else None
 
     @property
@@ -157,11 +159,11 @@ class _Classifier(nn.Module):
 
     def __init__(self, model: nn.Module, scores: Callable[[Tensor], Tensor] | None) -> None:
         super().__init__()
-        self.model, self.scores, self.seen = model, scores, 0
+        self.model, self.scores, self.seen, self.read = model, scores, 0, Reader()
 
     def forward(self, images: Tensor) -> Tensor:
         self.seen += len(images)
-        return class_scores(self.model, images) if self.scores is None else self.scores(images)
+        return class_scores(self.model, images, self.read) if self.scores is None else self.scores(images)
 
 
 class _Once:

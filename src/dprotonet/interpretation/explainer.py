@@ -12,13 +12,15 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
+from dprotonet.interpretation.given_images import as_images, first_channels
 from dprotonet.interpretation.masking_task import MaskingTask, Step, check_images
 from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.interpretation.outputs import GivenTask, Model, Outputs
+from dprotonet.interpretation.returned import OutputName
 from dprotonet.interpretation.targets import Targets, Watching, node_of
 from dprotonet.ops import unit_range
 
@@ -50,6 +52,7 @@ class Explainer(ABC):
     `task` says what its outputs mean (`task.Task`); None finds it in the first pass. `targets` is None for
     the predicted class, the number or name of a class, a list or tensor of one per image, pytorch-grad-cam
     targets, a function of images, or a node. Names are those of `classes`; of a regression `up` and `down`.
+    Of a model that returns several tensors `output` names the answer: "logits", 1, "heads.1" (`returned`).
     """
 
     def __init__(
@@ -58,13 +61,14 @@ class Explainer(ABC):
         *,
         classes: Sequence[str] = (),
         task: GivenTask = None,
+        output: OutputName = None,
         batch: int = 32,
     ) -> None:
         if model is not None and (not callable(model) or isinstance(model, type)):
             kind = type(model).__name__
             raise UserError(f"{self.title} explains a module or a function of images, not {kind}")
         self.model, self.batch = model, batch
-        self.outputs = None if model is None else Outputs(model, task, classes=classes)
+        self.outputs = None if model is None else Outputs(model, task, classes=classes, output=output)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -116,9 +120,10 @@ class Explainer(ABC):
     ) -> Tensor:
         """Attributions of the inputs' shape and device, as captum gives them; equal for all channels."""
         on_step = _progress_bar(self.title) if show_progress else None
-        found = self.explain(inputs, target, on_step=on_step, internal_batch_size=internal_batch_size)
+        images = self.images(inputs)
+        found = self.explain(images, target, on_step=on_step, internal_batch_size=internal_batch_size)
         heatmaps = torch.stack([item.heatmap for item in found]).unsqueeze(1)
-        return heatmaps.to(inputs.device).repeat(1, inputs.shape[1], 1, 1)
+        return heatmaps.to(images.device).repeat(1, images.shape[1], 1, 1)
 
     def explain(
         self,
@@ -128,7 +133,7 @@ class Explainer(ABC):
         on_step: WatchStep | None = None,
         internal_batch_size: int | None = None,
     ) -> list[Explanation]:
-        """One explanation per image.
+        """One explanation per image: tensors, pictures or NumPy arrays (`given_images`).
 
         `on_step` sees every step of an explainer that takes steps, and ends them by returning True.
         """
@@ -137,10 +142,19 @@ class Explainer(ABC):
         found = self.explained(question)
         return [replace(item, facts={**item.facts, **_task_of(question.node)}) for item in found]
 
+    def images(self, given: Any) -> Tensor:
+        """Images (N, C, H, W): a tensor as it is, pictures and arrays scaled to [0, 1] where the model is."""
+        images = as_images(given, channels=first_channels(self.model))
+        if isinstance(given, Tensor) or not isinstance(self.model, nn.Module):
+            return images
+        held = next(self.model.parameters(), None)
+        return images if held is None else images.to(held.device)
+
     def question(
         self, images: Tensor, targets: Targets, *, batch: int, on_step: WatchStep | None = None
     ) -> Question:
         """Images and targets, checked."""
+        images = self.images(images)
         check_images(images, batch)
         watching = Watching(self.title, self.outputs, self.probability)
         if targets is None:

@@ -22,6 +22,7 @@ from dprotonet.interpretation.folding import Folding
 from dprotonet.interpretation.masking_task import MaskingTask, Step
 from dprotonet.interpretation.outputs import GivenTask, Model
 from dprotonet.interpretation.ranked_masks import RankedMasks
+from dprotonet.interpretation.returned import OutputName
 from dprotonet.interpretation.sampled import SampledMasks
 from dprotonet.interpretation.targets import Targets
 
@@ -100,9 +101,10 @@ class MDM(Explainer):
         preset: str | Preset = "fast",
         classes: Sequence[str] = (),
         task: GivenTask = None,
+        output: OutputName = None,
         internal_batch_size: int = 32,
     ) -> None:
-        super().__init__(model, classes=classes, task=task, batch=internal_batch_size)
+        super().__init__(model, classes=classes, task=task, output=output, batch=internal_batch_size)
         self.name = preset if isinstance(preset, str) else preset_name(preset)
         self.preset = _named(preset) if isinstance(preset, str) else preset
 

@@ -17,6 +17,7 @@ from dprotonet.errors import UserError
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.layout import layout_of
 from dprotonet.interpretation.outputs import GivenTask, Model, Outputs
+from dprotonet.interpretation.returned import per_image
 from dprotonet.interpretation.task import DIRECTIONS
 
 Forward = Callable[[Tensor], Tensor]
@@ -162,8 +163,7 @@ class TargetNode(OwnActivation):
         _one_each("target", len(self.targets), count)
 
     def __call__(self, images: Tensor, rows: Tensor) -> Tensor:
-        outputs = self.classifier(images)
-        outputs = getattr(outputs, "logits", outputs)
+        outputs = per_image(self.classifier(images), len(images))
         if not isinstance(outputs, Tensor | list | tuple) or len(outputs) != len(images):
             raise UserError(
                 f"the model gave {type(outputs).__name__} for {len(images)} images, not one output per image"

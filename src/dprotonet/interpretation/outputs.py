@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dprotonet.errors import UserError
+from dprotonet.interpretation.returned import OutputName, Reader
 from dprotonet.interpretation.task import Ending, Kind, Task
 
 logger = logging.getLogger(__name__)
@@ -22,14 +23,27 @@ GivenTask = Task | Kind | None  # None: to be found
 
 _aten = torch.ops.aten
 _SOFTMAX = (_aten._softmax, _aten.softmax)  # the second without gradients, where nothing is taken apart
+_WRONG_SHAPE = (  # what torch and timm say of images that a network is not made for
+    "channels, but got",
+    "mat1 and mat2 shapes",
+    "doesn't match model",
+    "Kernel size can't be greater",
+)
 _COPIES = (_aten._to_copy, _aten.to, _aten.clone, _aten.contiguous)
 
 
 class Outputs:
     """What a model says of each class of its task: columns (B, C) of images (B, channels, H, W)."""
 
-    def __init__(self, model: Model, task: GivenTask = None, *, classes: Sequence[str] = ()) -> None:
-        self.model, self.classes = model, tuple(classes)
+    def __init__(
+        self,
+        model: Model,
+        task: GivenTask = None,
+        *,
+        classes: Sequence[str] = (),
+        output: OutputName = None,
+    ) -> None:
+        self.model, self.classes, self._read = model, tuple(classes), Reader(output)
         given = Task(task) if isinstance(task, str) else task
         self.kind: Kind | None = None if given is None else given.kind
         self.task = task if isinstance(task, Task) else None  # known with the first pass at the latest
@@ -42,11 +56,11 @@ class Outputs:
     def raw(self, images: Tensor) -> Tensor:
         """As the model gives them, (B, K)."""
         if self.task is not None:
-            outputs = class_scores(self.model, images)
+            outputs = class_scores(self.model, images, self._read)
             self.task.check(outputs)
             return outputs
         with _LastActivation() as last:
-            outputs = class_scores(self.model, images)
+            outputs = class_scores(self.model, images, self._read)
         self._settle(outputs, last.ending_of(outputs))
         return outputs
 
@@ -80,20 +94,15 @@ class Outputs:
         self.task, self.kind = found, found.kind
 
 
-def class_scores(model: Model, images: Tensor) -> Tensor:
-    """Outputs (B, K) of a classifier, also of one that wraps them (`.logits`, a tuple); of (B,) one each."""
-    outputs = model(images)
-    outputs = getattr(outputs, "logits", outputs)
-    outputs = outputs[0] if isinstance(outputs, tuple | list) else outputs
-    if isinstance(outputs, Tensor) and outputs.ndim < 2 and outputs.numel() == len(images):
-        outputs = outputs.reshape(len(images), 1)  # one number each; of a single image perhaps squeezed
-    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(images):
-        kind = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
-        raise UserError(
-            f"the model gave {kind} for {len(images)} images, not logits (B, C); "
-            "explain a module inside it or a function of your own instead: pass it as the target"
-        )
-    return outputs
+def class_scores(model: Model, images: Tensor, read: Reader | None = None) -> Tensor:
+    """Outputs (B, K) of a classifier, also of one that wraps them (`returned`); of (B,) one each."""
+    try:
+        return (read or Reader())(model(images), len(images))
+    except (RuntimeError, AssertionError) as error:
+        if not any(words in str(error) for words in _WRONG_SHAPE):
+            raise
+        said = str(error).splitlines()[0]
+        raise UserError(f"the model refused images of shape {tuple(images.shape)}: {said}") from error
 
 
 class _LastActivation(TorchDispatchMode):

@@ -20,6 +20,7 @@ from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import windows
 from dprotonet.interpretation.outputs import GivenTask, Model
+from dprotonet.interpretation.returned import OutputName
 from dprotonet.ops import unit_range, upsample
 
 _BLOCK_ELEMENTS = 4_000_000  # of the masks that exist at a time: 16 MB
@@ -33,7 +34,7 @@ class Rise(Explainer):
     (ResNet50) of 7 × 7 cells at 0.5, its code 6,000 of 8 × 8 at 0.1. All images of a call see the same masks.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - which masks are drawn, and what every explainer takes
         self,
         model: Model | None = None,
         *,
@@ -43,9 +44,10 @@ class Rise(Explainer):
         seed: int = 0,
         classes: Sequence[str] = (),
         task: GivenTask = None,
+        output: OutputName = None,
         internal_batch_size: int = 32,
     ) -> None:
-        super().__init__(model, classes=classes, task=task, batch=internal_batch_size)
+        super().__init__(model, classes=classes, task=task, output=output, batch=internal_batch_size)
         if samples < 1 or grid < 2 or not 0 < keep < 1:
             raise UserError(
                 f"RISE with {samples} samples, grid {grid}, keep {keep}: "

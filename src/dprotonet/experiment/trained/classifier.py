@@ -22,6 +22,7 @@ from dprotonet.experiment.trained.versus import class_number
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.nodes import precision
 from dprotonet.interpretation.outputs import GivenTask, Outputs
+from dprotonet.interpretation.returned import Answering, OutputName
 from dprotonet.interpretation.task import SINGLE, Task
 
 
@@ -100,12 +101,16 @@ class Classifier:
         size: int,
         normalise: Normalise,
         task: GivenTask = None,
+        output: OutputName = None,
         name: str = "",
     ) -> "Classifier":
         """Any network of images (B, channels, size, size); a task that is not given a blank image tells.
 
-        Without names classes are numbered. A binary network may name its class 1 only.
+        Without names classes are numbered. A binary network may name its class 1 only. Of several tensors
+        that it returns, `output` names the answer.
         """
+        title = name or type(module).__name__
+        module = module if output is None else Answering(module, output)
         outputs = Outputs(module, task, classes=classes)
         device = next((item.device for item in module.parameters()), None)
         blank = torch.zeros(1, normalise.channels, size, size, dtype=precision(module), device=device)
@@ -116,7 +121,7 @@ class Classifier:
         names = known.names(tuple(classes) or tuple(f"class {number}" for number in range(count)))
         if len(names) != count:
             raise UserError(f"{len(classes)} classes are named, and the network has {count}")
-        return cls(name or type(module).__name__, module, names, size, normalise, task=known)
+        return cls(title, module, names, size, normalise, task=known)
 
     @classmethod
     def _of_timm(

@@ -1,0 +1,115 @@
+"""Images as people have them, as the float tensor (N, C, H, W) that networks take.
+
+A float tensor is what the model wants already. Pictures (PIL) and NumPy arrays of whole numbers are scaled to
+[0, 1] by the range of their type; nothing here knows how a model normalises, and that is said.
+"""
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dprotonet.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+_CHANNELS = (1, 3, 4)
+_MANY_CHANNELS = 16  # more in front, and 1, 3 or 4 behind: that is an image with its channels last
+_RANGES = {"uint8": 255.0, "uint16": 65535.0}
+_WANTED = (
+    "give a float tensor (N, C, H, W) as the model wants it, NumPy images (N, H, W, C), PIL images, "
+    "or a list of images"
+)
+
+
+def as_images(given: Any, *, channels: int | None = None) -> Tensor:
+    """Float images (N, C, H, W); one image alone is a batch of one. Grey ones get the model's `channels`."""
+    if isinstance(given, Tensor):
+        return _of_tensor(given)
+    if isinstance(given, list | tuple):
+        return _stacked([as_images(one, channels=channels) for one in given])
+    if isinstance(given, np.ndarray):
+        return _grey_to(_of_array(given), channels)
+    if _is_picture(given):
+        return _grey_to(_of_picture(given), channels)
+    raise UserError(f"{type(given).__name__} is no image; {_WANTED}")
+
+
+def first_channels(model: object) -> int | None:
+    """How many channels the first convolution of a model takes, where it has one."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    return next((item.in_channels for item in modules if isinstance(item, nn.Conv2d)), None)
+
+
+def _of_tensor(images: Tensor) -> Tensor:
+    shape = tuple(images.shape)
+    if images.ndim not in (3, 4) or not images.is_floating_point():
+        whole = "" if images.is_floating_point() else "; scale and normalise it as in training"
+        raise UserError(
+            "images must be a float tensor (N, C, H, W) as the model wants them, "
+            f"not {images.dtype} {shape}{whole}"
+        )
+    if images.shape[-1] in _CHANNELS and min(shape[-3:-1]) > _MANY_CHANNELS:
+        raise UserError(f"images {shape} have their channels last; give images.movedim(-1, -3)")
+    return images.unsqueeze(0) if images.ndim == 3 else images
+
+
+def _of_array(array: np.ndarray) -> Tensor:
+    """NumPy images have their channels last, as OpenCV, Pillow and scikit-image give them, or first."""
+    if (array.dtype.kind != "f" and array.dtype.name not in _RANGES) or not 2 <= array.ndim <= 4:
+        kinds = "floats, uint8 or uint16"
+        raise UserError(f"a NumPy array of {array.dtype} {array.shape} is no image of {kinds}; {_WANTED}")
+    if array.ndim == 2:
+        array = array[..., None]
+    if array.shape[-1] not in _CHANNELS and array.shape[-3] in _CHANNELS:
+        array = np.moveaxis(array, -3, -1)
+    if array.shape[-1] not in _CHANNELS:
+        raise UserError(f"a NumPy array of shape {array.shape} has no axis of 1, 3 or 4 channels; {_WANTED}")
+    batch = array if array.ndim == 4 else array[None]
+    return torch.from_numpy(np.ascontiguousarray(np.moveaxis(_scaled(batch), -1, 1)))
+
+
+def _scaled(array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind == "f":
+        return array.astype(np.float32)
+    logger.warning(
+        "images of %s are scaled to [0, 1] and not normalised; if the model was trained on normalised "
+        "images, give a float tensor prepared alike",
+        array.dtype,
+    )
+    return array.astype(np.float32) / _RANGES[array.dtype.name]
+
+
+def _is_picture(given: Any) -> bool:
+    return type(given).__module__.startswith("PIL.") and hasattr(given, "mode")
+
+
+def _of_picture(picture: Any) -> Tensor:
+    if picture.mode.startswith("I"):
+        grey = np.asarray(picture)
+        if grey.min() < 0 or grey.max() > _RANGES["uint16"]:
+            raise UserError(
+                f"a picture of mode {picture.mode} has values beyond 16 bits; give a float tensor"
+            )
+        return _of_array(grey.astype(np.uint16))
+    if picture.mode == "F":
+        return _of_array(np.asarray(picture))
+    return _of_array(np.asarray(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB")))
+
+
+def _grey_to(images: Tensor, channels: int | None) -> Tensor:
+    return images.expand(-1, channels, -1, -1) if channels == 3 and images.shape[1] == 1 else images
+
+
+def _stacked(images: list[Tensor]) -> Tensor:
+    if not images:
+        raise UserError(f"the list of images is empty; {_WANTED}")
+    shapes = sorted({tuple(image.shape[1:]) for image in images})
+    if len(shapes) > 1:
+        shown = " and ".join(str(shape) for shape in shapes[:3])
+        raise UserError(
+            f"images of a call must have one size, not {shown}; resize or explain them one by one"
+        )
+    return torch.cat(images)
