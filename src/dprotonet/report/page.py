@@ -26,13 +26,18 @@ MARK = f'<meta name="generator" content="{GENERATOR}'
 
 def render(report: Report) -> str:
     """The whole page."""
+    curve = None if report.curve is None else chart(report.curve)
+    return rendered("clinical.html" if report.clinical else "report.html", report=report, chart=curve)
+
+
+def rendered(template: str, **content: object) -> str:
+    """A page that extends page.html."""
     style = (files("dprotonet.report") / "templates" / "style.css").read_text(encoding="utf-8")
     return (
         environment()
-        .get_template("clinical.html" if report.clinical else "report.html")
+        .get_template(template)
         .render(
-            report=report,
-            chart=None if report.curve is None else chart(report.curve),
+            content,
             style=Markup(style),
             policy=policy(style),
             generator=f"{GENERATOR} {__version__}",
