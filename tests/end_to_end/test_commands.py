@@ -226,6 +226,7 @@ MISTAKES = [
     ("train --out OUT --decay-shaping -1", "--decay-shaping"),
     ("evaluate OUT", "does not exist"),
     ("predict OUT image.png", "does not exist"),
+    ("saliency OUT image.png --task multi", "'multilabel', 'regression'); For full"),  # and no 'None'
 ]
 
 

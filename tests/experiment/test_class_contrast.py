@@ -11,7 +11,7 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.trained.class_contrast import ClassContrast, ContrastRow, class_contrast
 from dprotonet.experiment.trained.evidence import EvidenceItem
-from dprotonet.experiment.trained.versus import check_different, check_versus, compared_with
+from dprotonet.experiment.trained.versus import check_different, check_versus, class_number, compared_with
 
 NAMES = ("Hill Bird", "Vale Bird")
 PARTS = {0: "beak", 1: "wing", 2: "wing", 3: "part C"}
@@ -146,6 +146,30 @@ def test_a_class_called_runner_up_is_meant_by_its_number(caplog: pytest.LogCaptu
     assert not caplog.records
     check_versus("runner-up", classes, owner="it")
     assert "means the likeliest other class; for the class of that name give its number 1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [("tinca tinca", 0), ("LUNG opacity", 1), ("lung-opacity", 1), ("e\u0301cole", 2), ("gar", 3), ("4", 4)],
+)
+def test_a_name_may_be_written_differently_where_one_class_is_meant(written: str, number: int) -> None:
+    classes = ["tench, Tinca tinca", "lung_opacity", "École", "gar, garfish", "garfish"]
+    assert class_number(written, classes, owner="it") == number
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("Gar", "did you mean 'gar' or 'GAR'?"),  # two classes, and none is written so
+        ("runner_up", "did you mean 'runner-up'?"),
+        ("tnich", "did you mean 'tench, Tinca tinca'?"),
+        ("xyz", "no class 'xyz'; give one of its names, or a number, or runner-up"),
+    ],
+)
+def test_a_name_that_means_no_class_or_two_is_refused_with_what_is_close(written: str, hint: str) -> None:
+    with pytest.raises(UserError) as error:
+        check_versus(written, ["tench, Tinca tinca", "gar", "GAR"], owner="it")
+    assert hint in str(error.value)
 
 
 def test_what_is_level_is_told_as_level() -> None:

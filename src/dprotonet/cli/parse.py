@@ -32,4 +32,5 @@ def parsed(kind: type[T], words: list[str], *, command: str, default: T | None =
 def one_line(complaint: str) -> str:
     """tyro's framed complaint without the frame and its title."""
     lines = [" ".join(_FRAME.sub(" ", line).split()) for line in complaint.splitlines()[1:]]
-    return " ".join(line if line else ";" for line in lines).strip(" ;").replace(" ;", ";")
+    said = " ".join(line if line else ";" for line in lines).strip(" ;")
+    return re.sub(r"\.? ;", ";", said).replace(", 'None')", ")")

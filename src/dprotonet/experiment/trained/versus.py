@@ -4,6 +4,8 @@ The word `runner-up` always means the likeliest other class; a class of that nam
 """
 
 import logging
+import re
+import unicodedata
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -22,17 +24,41 @@ _CLOSE = 3  # names that are offered in place of one that is not known
 ClassName = str | int
 
 
-def class_number(target: ClassName, classes: Sequence[str], *, owner: str) -> int:
-    """The number of a class, by its number or its name; `owner` is who has the classes."""
+def class_number(target: ClassName, classes: Sequence[str], *, owner: str, words: Sequence[str] = ()) -> int:
+    """The number of a class, by its number or its name; `owner` is who has the classes.
+
+    Where no class is written just so, case, `_`, `-` and the other names after a comma do not matter, if only
+    one class is meant. `words` may stand there too and are offered if nothing is meant.
+    """
     if isinstance(target, str) and target in classes:
         return list(classes).index(target)
-    if not f"{target}".isdecimal():
-        close = get_close_matches(f"{target}", classes, n=_CLOSE)
-        hint = f"did you mean {' or '.join(repr(name) for name in close)}? " if close else ""
-        raise UserError(f"{owner} has no class '{target}'; {hint}give one of its names, or a number")
-    if int(target) >= len(classes):
-        raise UserError(f"{owner} has no class {target}; its classes are 0 to {len(classes) - 1}")
-    return int(target)
+    if f"{target}".isdecimal():
+        if int(target) >= len(classes):
+            raise UserError(f"{owner} has no class {target}; its classes are 0 to {len(classes) - 1}")
+        return int(target)
+    wanted = _plain(f"{target}")
+    meant = [number for number, name in enumerate(classes) if wanted in (_plain(name), *_synonyms(name))]
+    if len(meant) == 1:
+        return meant[0]
+    close = [classes[number] for number in meant] or _close(wanted, (*classes, *words))
+    hint = f"did you mean {' or '.join(repr(name) for name in close[:_CLOSE])}? " if close else ""
+    either = "".join(f", or {word}" for word in words)
+    raise UserError(f"{owner} has no class '{target}'; {hint}give one of its names, or a number{either}")
+
+
+def _plain(name: str) -> str:
+    """Without what people write in different ways."""
+    return " ".join(re.split(r"[\s_-]+", unicodedata.normalize("NFKC", name).casefold())).strip()
+
+
+def _synonyms(name: str) -> list[str]:
+    """ImageNet has several names for a class: tench, Tinca tinca."""
+    return [_plain(part) for part in name.split(",")]
+
+
+def _close(wanted: str, names: Sequence[str]) -> list[str]:
+    spelt = {part: name for name in names for part in (_plain(name), *_synonyms(name))}
+    return list(dict.fromkeys(spelt[found] for found in get_close_matches(wanted, spelt, n=_CLOSE)))
 
 
 def check_versus(versus: ClassName, classes: Sequence[str], *, owner: str) -> None:
@@ -40,7 +66,7 @@ def check_versus(versus: ClassName, classes: Sequence[str], *, owner: str) -> No
     if len(classes) < 2:
         raise UserError(f"{owner} has one class, so there is none to compare it with")
     if versus != RUNNER_UP:
-        class_number(versus, classes, owner=owner)
+        class_number(versus, classes, owner=owner, words=(RUNNER_UP,))
     elif RUNNER_UP in classes:
         number = list(classes).index(RUNNER_UP)
         logger.warning(
