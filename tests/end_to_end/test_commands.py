@@ -117,6 +117,8 @@ def test_evaluate_and_predict_for_people(
     text = capsys.readouterr().out
     assert "looks like" in text
     assert "logit" in text
+    assert text.splitlines()[0].endswith(" %)")  # a long path does not tear off the answer
+    assert "…" not in text  # names of training images are whole
 
 
 def test_frozen_parts_are_predicted_with_their_leads(
@@ -226,7 +228,12 @@ MISTAKES = [
     ("train --out OUT --decay-shaping -1", "--decay-shaping"),
     ("evaluate OUT", "does not exist"),
     ("predict OUT image.png", "does not exist"),
-    ("saliency OUT image.png --task multi", "'multilabel', 'regression'); For full"),  # and no 'None'
+    ("predict OUT image.png --coverage 90%", "--coverage is '90%', but takes a number, such as 0.5; see"),
+    (
+        "predict OUT image.png --top few",
+        "--top is 'few', but takes a whole number; see dprotonet predict --help",
+    ),
+    ("saliency OUT image.png --task multi", "'regression'); For full"),  # and no 'None'
 ]
 
 

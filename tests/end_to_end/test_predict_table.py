@@ -128,6 +128,9 @@ def test_prediction_sets_in_table_json_and_words(
         "takes 19 images that the run has not learned from, and it was calibrated on 10"
         in capsys.readouterr().err
     )
+    path.write_text(json.dumps({**json.loads(path.read_text()), "source": "training images, by 5 networks"}))
+    assert main(["predict", str(run), image, "--coverage", "0.95"]) == 2
+    assert "on more with dprotonet calibrate --data" in capsys.readouterr().err  # not on folds again
     for odd in ("0", "1", "1.5", "nan"):
         assert main(["predict", str(run), image, "--coverage", odd]) == 2
         assert "between 0 and 1" in capsys.readouterr().err

@@ -163,7 +163,10 @@ def test_a_name_may_be_written_differently_where_one_class_is_meant(written: str
         ("Gar", "did you mean 'gar' or 'GAR'?"),  # two classes, and none is written so
         ("runner_up", "did you mean 'runner-up'?"),
         ("tnich", "did you mean 'tench, Tinca tinca'?"),
-        ("xyz", "no class 'xyz'; give one of its names, or a number, or runner-up"),
+        (
+            "xyz",
+            "no class 'xyz'; give one of its names (tench, Tinca tinca, gar, GAR), or a number, or runner-up",
+        ),
     ],
 )
 def test_a_name_that_means_no_class_or_two_is_refused_with_what_is_close(written: str, hint: str) -> None:

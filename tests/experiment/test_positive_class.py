@@ -29,6 +29,11 @@ HEALTHY = [
     "no",
     "none",
     "1.normal",
+    "tumour-free",
+    "Lesion absent",
+    "clear",
+    "good",
+    "benign_nevus",
 ]
 OTHERS = [
     "abnormal",
@@ -49,6 +54,10 @@ OTHERS = [
     "1",
     "",
     "–",
+    "free fluid",
+    "clear cell carcinoma",
+    "absent reflex",
+    "margins not clear",
 ]
 
 
@@ -69,6 +78,8 @@ def test_names_that_do_not(name: str) -> None:
         (("normal", "pneumonia"), "pneumonia", "normal means healthy"),
         (("abnormal", "normal"), "abnormal", "normal means healthy"),
         (("Parasitized", "Uninfected"), "Parasitized", "Uninfected means healthy"),
+        (("melanoma", "nevus"), "melanoma", "nevus means healthy"),
+        (("bad", "good"), "bad", "good means healthy"),
         (("cat", "dog"), "dog", "the second of the two, as neither name means healthy"),
         (("benign", "normal"), "normal", "the second of the two, as both names mean healthy"),
     ],

@@ -54,6 +54,17 @@ def test_a_part_with_a_name_and_the_box_of_its_place_are_told(written: list[str]
     assert plain.size == sheet([ROW] * 4).size
 
 
+def test_the_order_of_rows_is_told_where_it_is_not_by_points(written: list[str]) -> None:
+    sheet([ROW])
+    assert not any(text.startswith("rows:") for text in written)
+    image = sheet([replace(ROW, ahead="1.00 ahead of wren", boxed=True)])
+    assert {
+        "rows: farthest ahead of the other class first",
+        "box: the place, with a margin around it",
+    } <= set(written)
+    assert image.height >= sheet([replace(ROW, boxed=True)]).height
+
+
 def test_the_colours_are_explained(written: list[str]) -> None:
     image = sheet([ROW])
     assert {"ignored", "decisive"} <= set(written)

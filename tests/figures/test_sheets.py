@@ -101,6 +101,22 @@ def test_evidence_grows_with_its_rows_and_bears_long_names() -> None:
     assert sheet([row(1, 1, LONG)] * 9).width == sheet([row(1, 1)]).width
 
 
+def test_names_and_leads_have_the_room_that_is_free(written: list[str]) -> None:
+    told = EvidenceSheetRow(
+        GREY,
+        "pathological myopia",
+        7,
+        2.0,
+        2.0,
+        4.0,
+        GREY,
+        ahead="0.98 ahead of retinal detachment",
+        mark="steady",
+    )
+    sheet([told])
+    assert {"pathological myopia", "steady · 0.98 ahead of retinal detachment"} <= set(written)
+
+
 def test_numbers_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(ValueError, match="add up to 2, but the logit is 5"):
         evidence_sheet(GREY, title="", probabilities=[], rows=[row(1, 1)], rest=1.0, logit=5.0)

@@ -196,6 +196,23 @@ def test_dropped_and_pasted(page: Page, address: str, bird_file: Path) -> None:
         page.reload()
 
 
+def test_the_box_is_round_the_hottest_spot_not_round_all(page: Page, address: str) -> None:
+    """Two spots in opposite corners, the second one hotter; a box round both would be the whole map."""
+    page.goto(address)
+    found = page.evaluate(
+        """async () => {
+            const { boxOf } = await import("/static/heat.js");
+            const values = Float32Array.from({ length: 100 }, (_, at) => {
+                const [x, y] = [at % 10, Math.floor(at / 10)];
+                return x < 2 && y < 3 ? 0.9 : x > 6 && y > 7 ? (x === 8 ? 1 : 0.95) : 0;
+            });
+            const map = { values, sorted: values.slice().sort(), width: 10, height: 10 };
+            return [boxOf(map, 0.12), boxOf(map, 0.02), boxOf(map, 1)];
+        }"""
+    )
+    assert found == [[0.7, 0.8, 1, 1], [0.8, 0.8, 0.9, 1], [0, 0, 1, 1]]
+
+
 def test_keyboard_only(page: Page, address: str) -> None:
     page.goto(address)
     expect(page.locator(".tile img").first).to_be_visible()

@@ -13,6 +13,9 @@ T = TypeVar("T")
 
 _FRAME = re.compile(r"[─│╭╮╰╯]+|^\s*-{4,}\s*$")  # without UTF-8 the lines are dashes
 
+_WRONG = re.compile(r"Error parsing (--[\w-]+):.*?'([^']*)'.*Argument helptext: --\S+ (\S+)")
+_KINDS = {"FLOAT": "a number, such as 0.5", "INT": "a whole number"}
+
 
 def parsed(kind: type[T], words: list[str], *, command: str, default: T | None = None) -> T:
     """The arguments of a command as its dataclass."""
@@ -33,4 +36,8 @@ def one_line(complaint: str) -> str:
     """tyro's framed complaint without the frame and its title."""
     lines = [" ".join(_FRAME.sub(" ", line).split()) for line in complaint.splitlines()[1:]]
     said = " ".join(line if line else ";" for line in lines).strip(" ;")
+    if wrong := _WRONG.search(said):
+        flag, value, kind = wrong.groups()
+        wanted = _KINDS.get(kind.removeprefix("{None}|"), kind.removeprefix("{None}|"))
+        return f"{flag} is '{value}', but takes {wanted}; see {said.rpartition('see ')[2] or '--help'}"
     return re.sub(r"\.? ;", ";", said).replace(", 'None')", ")")

@@ -132,7 +132,7 @@ def as_json(prediction: "Prediction", top: int) -> dict[str, Any]:
 
 
 def _show(predictions: Sequence["Prediction"], top: int) -> None:
-    from rich.console import Console
+    from rich.console import Console, JustifyMethod
     from rich.markup import escape
     from rich.table import Table
 
@@ -140,14 +140,12 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
 
     console = Console()
     for item in predictions:
-        table = Table(
-            title=escape(f"{item.name}: {item.class_name} ({percent(item.probability)})"),
-            title_justify="left",
-        )
+        table = Table()
         rival = next((row.rival for row in item.evidence if row.lead is not None), None)
         leads = [] if rival is None else ["lead"]
         for column in ("looks like", "from", "similarity", "× weight", "= points", *leads):
-            table.add_column(column, justify="left" if column in ("looks like", "from") else "right")
+            justify: JustifyMethod = "left" if column in ("looks like", "from") else "right"
+            table.add_column(column, justify=justify, overflow="fold")
         for row in item.evidence[:top]:
             part = row.part and f", {row.part}"
             name, source = escape(f"{row.class_name} #{row.prototype}{part}"), escape(row.source)
@@ -164,6 +162,8 @@ def _show(predictions: Sequence["Prediction"], top: int) -> None:
             table.caption = escape(f"lead: points ahead of {rival}, the likeliest other class")
         if said := warning_of(item.distance):
             console.print(escape(f"{item.name}: {said}"), style="bold yellow", soft_wrap=True)
+        head = f"{item.name}: {item.class_name} ({percent(item.probability)})"
+        console.print(escape(head), style="italic", highlight=False, soft_wrap=True)
         console.print(table)
         if item.class_set is not None and item.coverage is not None:
             said = f"{', '.join(item.class_set)} (the true class is among such in {percent(item.coverage)})"

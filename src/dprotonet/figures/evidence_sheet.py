@@ -92,11 +92,14 @@ def _draw_row(canvas: Canvas, row: EvidenceSheetRow, middle: int) -> None:
         canvas.text((left - LIKE // 2, middle), "≈", size=TITLE, colour=MUTED, anchor="mm")
     canvas.picture((left, middle - THUMB // 2), row.source, THUMB)
     left += THUMB + 20
-    room = LEDGER.factors - FACTORS - left
+    beside, above = (
+        LEDGER.factors - FACTORS - left,
+        LEDGER.points - left,
+    )  # room beside the numbers, and above
     told = " · ".join(one for one in (row.mark, row.ahead) if one)
-    middle -= 10 if told else 0
-    canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=room)
+    middle -= 10
+    canvas.text((left, middle - 4), row.class_name, size=BODY, bold=True, width=above)
     words = f"{row.part}, #{row.prototype}" if row.part else f"prototype #{row.prototype}"
-    canvas.text((left, middle + 20), words, size=SMALL, colour=MUTED, width=room)
-    canvas.text((left, middle + 42), told, size=SMALL, colour=MUTED, width=LEDGER.factors - left)
+    canvas.text((left, middle + 20), words, size=SMALL, colour=MUTED, width=beside)
+    canvas.text((left, middle + 42), told, size=SMALL, colour=MUTED, width=above)
     Notice(row.warning, LEDGER.factors - left).draw(canvas, (left, middle + (52 if told else 30)))

@@ -29,6 +29,7 @@ KEY = 56  # room for the colour key beneath the probabilities
 LEDGER = Ledger(left=LEFT, factors=NAME + FACTORS, top=TOP, row=ROW, numbers=NUMBERS, width=400)
 
 BOXED = "box: the place, with a margin around it"
+ORDERED = "rows: farthest ahead of the other class first"
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,15 @@ def explanation_sheet(
     do not add up are refused. A `notice` stands in amber above the predicted class.
     """
     decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
-    note = BOXED if any(row.boxed for row in rows) else ""
-    bottom = max(decision.bottom + (KEY + NOTE if note else KEY), LEDGER.bottom(len(rows)))
+    notes = [BOXED] if any(row.boxed for row in rows) else []
+    notes += [ORDERED] if any(row.ahead for row in rows) else []
+    bottom = max(decision.bottom + KEY + NOTE * len(notes), LEDGER.bottom(len(rows)))
     canvas = Canvas(LEDGER.right + MARGIN, bottom + MARGIN)
     decision.draw(canvas, image)
     draw_key(canvas, (MARGIN, decision.bottom + KEY // 2), PICTURE)
-    canvas.text((MARGIN, decision.bottom + KEY + 6), note, size=SMALL, colour=MUTED, width=PICTURE)
+    for place, note in enumerate(notes):
+        top = decision.bottom + KEY + 6 + NOTE * place
+        canvas.text((MARGIN, top), note, size=SMALL, colour=MUTED, width=PICTURE)
     LEDGER.draw(canvas, decision)
     if rows:
         _draw_heads(canvas)

@@ -30,8 +30,8 @@ MEANINGS: Mapping[str, str] = {
         "promise that the answer is right; nobody has compared it with how often answers are."
     ),
     "calibrated": (
-        "How likely the class is, fitted to validation images: of answers with 80 %, about 80 % are right "
-        "on images like those. On images of another kind it may mean nothing."
+        "How likely the class is, fitted to images that the network had not learned from: of answers with "
+        "80 %, about 80 % are right on images like those. On images of another kind it may mean nothing."
     ),
     "distance": (
         "How far the image is from everything the run knows; 1 is the limit. Beyond it a warning is "

@@ -1,8 +1,8 @@
 """Which of two classes sensitivity is about: the one that is looked for, never the healthy one by default.
 
-A name means healthy if one of its words is in HEALTHY, or if it begins with a word of ABSENT ("no finding",
-"Non-pathological"). Case and separators do not matter; words are whole, so "abnormal" is not "normal", and a
-negated one ("not normal") does not count.
+A name means healthy if one of its words is in HEALTHY, if it begins with a word of ABSENT ("no finding",
+"Non-pathological"), or if it ends with one of LAST ("tumour-free", but not "free fluid"). Case and separators
+do not matter; words are whole: "abnormal" is not "normal". A negated one ("not normal") does not count.
 """
 
 import re
@@ -36,8 +36,18 @@ HEALTHY = (
     "nonmalignant",
     "noncancerous",
     "nondiseased",
+    "noninfected",
+    "nontumor",
+    "nontumour",
+    "noncovid",
+    "nevus",
+    "naevus",
+    "intact",
+    "undamaged",
+    "clean",
 )
 ABSENT = ("no", "non", "not", "without")
+LAST = ("free", "absent", "clear", "good", "ok")
 _NEGATED = (*ABSENT, "ab", "un")  # before a healthy word: "not normal", "ab-normal"
 _ASKED = "asked for"
 
@@ -71,7 +81,7 @@ def means_healthy(name: str) -> bool:
     healthy = [place for place, word in enumerate(words) if word in HEALTHY]
     if healthy:
         return any(place == 0 or words[place - 1] not in _NEGATED for place in healthy)
-    return bool(words) and words[0] in ABSENT
+    return bool(words) and (words[0] in ABSENT or (words[-1] in LAST and words[-2:-1] != ["not"]))
 
 
 def _by_default(first: str, second: str) -> PositiveClass:

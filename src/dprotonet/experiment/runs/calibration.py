@@ -68,7 +68,7 @@ class Calibration:
             raise UserError(f"coverage is {coverage}; it must lie between 0 and 1, such as 0.9")
         count = len(self.scores)
         if images_for(coverage) > count:
-            raise UserError(_too_few(coverage, count))
+            raise UserError(_too_few(coverage, count, self.source))
         return score_limit(torch.tensor(self.scores, dtype=torch.float64), coverage)
 
     def fits(self, network: nn.Module) -> bool:
@@ -92,14 +92,14 @@ class Calibration:
             ) from None
 
 
-def _too_few(coverage: float, count: int) -> str:
+def _too_few(coverage: float, count: int, source: str) -> str:
     if not count:
         return "this run was calibrated by an older version, without scores; run dprotonet calibrate first"
     most = percent(math.floor(1000 * most_covered(count)) / 1000)
     return (
         f"a coverage of {percent(coverage)} takes {images_for(coverage)} images that the run has not learned "
         f"from, and it was calibrated on {count}, which are enough for {most}; ask for less, or calibrate it "
-        "on more with dprotonet calibrate --folds 5"
+        f"on more with dprotonet calibrate {'--folds 5' if source == VALIDATION else '--data'}"
     )
 
 

@@ -19,6 +19,7 @@ from dprotonet.inference.contrast import likeliest_other
 logger = logging.getLogger(__name__)
 
 RUNNER_UP = "runner-up"
+_FEW = 6  # classes, which are all named in a complaint
 _CLOSE = 3  # names that are offered in place of one that is not known
 
 ClassName = str | int
@@ -42,8 +43,11 @@ def class_number(target: ClassName, classes: Sequence[str], *, owner: str, words
         return meant[0]
     close = [classes[number] for number in meant] or _close(wanted, (*classes, *words))
     hint = f"did you mean {' or '.join(repr(name) for name in close[:_CLOSE])}? " if close else ""
+    named = f" ({', '.join(classes)})" if len(classes) <= _FEW else ""
     either = "".join(f", or {word}" for word in words)
-    raise UserError(f"{owner} has no class '{target}'; {hint}give one of its names, or a number{either}")
+    raise UserError(
+        f"{owner} has no class '{target}'; {hint}give one of its names{named}, or a number{either}"
+    )
 
 
 def _plain(name: str) -> str:

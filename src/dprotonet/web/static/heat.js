@@ -51,17 +51,26 @@ function limit(map, share) {
   return map.sorted[map.sorted.length - kept];
 }
 
-// Round the hottest places, in shares of width and height.
+// Round the hot spot that the hottest place lies in, in shares of width and height. A box round all hot spots
+// would be as large as the image where two of them lie far apart.
 export function boxOf(map, share) {
   const least = limit(map, share);
+  const first = map.values.indexOf(map.sorted[map.sorted.length - 1]);
+  const seen = new Uint8Array(map.values.length);
   let [left, top, right, bottom] = [map.width, map.height, 0, 0];
-  map.values.forEach((value, at) => {
-    if (value < least) return;
+  for (const open = [first]; open.length;) {
+    const at = open.pop();
+    if (seen[at] || map.values[at] < least) continue;
+    seen[at] = 1;
     const x = at % map.width;
     const y = (at - x) / map.width;
     left = Math.min(left, x); right = Math.max(right, x + 1);
     top = Math.min(top, y); bottom = Math.max(bottom, y + 1);
-  });
+    if (x > 0) open.push(at - 1);
+    if (x < map.width - 1) open.push(at + 1);
+    if (y > 0) open.push(at - map.width);
+    if (y < map.height - 1) open.push(at + map.width);
+  }
   return [left / map.width, top / map.height, right / map.width, bottom / map.height];
 }
 
