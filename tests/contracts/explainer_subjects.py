@@ -25,6 +25,7 @@ PRESETS = {
 }
 OTHERS = [name for name in EXPLAINERS if name != "mdm"]
 NAMES = [*PRESETS, *OTHERS]  # every line of the table, mdm by every preset
+ASKING = [name for name in NAMES if name in PRESETS or EXPLAINERS[name].asks]
 MASKED = list(PRESETS)
 SMALL = {"rise": {"samples": 40, "grid": 5}}
 SPECIES = ("finch", "lark", "robin", "swift", "wren")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from contracts.explainer_subjects import (
+    ASKING,
     CLASSES,
     COUNT,
     LABELS,
@@ -103,6 +104,7 @@ def test_nothing_is_the_prediction_and_no_pass_is_lost(name: str, model: Net) ->
     assert torch.equal(ways[0], heatmaps(explainer(name, model)(images())))
 
 
+@pytest.mark.parametrize("name", ASKING)
 def test_functions_of_the_output(name: str, model: Net) -> None:
     """As pytorch-grad-cam has them; a network's own maps are of classes and prototypes only."""
     by, targets = made(name, model), [lambda output: output[2] - output[0]] * COUNT

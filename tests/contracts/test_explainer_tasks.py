@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from contracts.explainer_subjects import made
+from contracts.explainer_subjects import ASKING, made
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation
-from dprotonet.interpretation.cam import CAM_CLASSES
 from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.nodes import ClassNode
 from dprotonet.interpretation.outputs import GivenTask
@@ -22,7 +21,7 @@ from dprotonet.interpretation.rise import Rise
 
 SIDE = 48
 SQUARES = {"red": (4, 4), "green": (4, 28), "blue": (28, 28)}  # upper left corners; 16 pixels a side
-WITHOUT_PAPER = ["fast", "best", "sampled", *CAM_CLASSES, "rise"]  # all but what prototypes are needed for
+WITHOUT_PAPER = [name for name in ASKING if name not in ("paper", "similarity")]  # that needs prototypes
 EVERY = ["paper", *WITHOUT_PAPER]
 
 Ending = Callable[[Tensor], Tensor]

@@ -1,4 +1,4 @@
-"""The rivals, by pytorch-grad-cam: Grad-CAM, Grad-CAM++, Score-CAM, Ablation-CAM.
+"""The rivals, by pytorch-grad-cam: Grad-CAM and its kin, Score-CAM, Ablation-CAM.
 
 Their layer need not be named: the deepest one that still has places is found while the network runs, and a
 transformer's tokens are laid out as a map. The package is an extra, `pip install dprotonet[cam]`.
@@ -33,7 +33,12 @@ CAM_CLASSES = {  # what the package calls them
     "gradcam++": "GradCAMPlusPlus",
     "scorecam": "ScoreCAM",
     "ablationcam": "AblationCAM",
+    "layercam": "LayerCAM",
+    "hirescam": "HiResCAM",
+    "xgradcam": "XGradCAM",
+    "eigencam": "EigenCAM",
 }
+_WITHOUT_GRADIENT = ("scorecam", "ablationcam", "eigencam")
 
 
 Watched = ClassNode | ContrastNode | TargetNode
@@ -43,7 +48,7 @@ _NEAR_ZERO = 1e-3  # a score of the whole image below which nothing can be divid
 
 
 class CAM(Explainer):
-    """Explains the class of a network by one of the four; `layer` None finds the deepest feature map.
+    """Explains the class of a network by one of these; `layer` None finds the deepest feature map.
 
     `stem` is a module of the network in front of that layer. Ablation-CAM shows it one image hundreds of
     times; named, it computes that image once. What follows still runs every time, and every run counts as a
@@ -86,7 +91,7 @@ class CAM(Explainer):
             module, layout = self._target_layer(question.images, node)
             with _computed_once(self._stem_before(module)):
                 maps, forward = self._maps(question, node, module, layout)
-        passes = Passes(forward + question.before, int(self.method.startswith("gradcam")))
+        passes = Passes(forward + question.before, int(self.method not in _WITHOUT_GRADIENT))
         asked = replace(question, node=node)
         return maps_explained(asked, maps, passes=passes, facts={"preset": self.method})
 
@@ -147,7 +152,11 @@ class CAM(Explainer):
         targets = [_target(node, row) for row in range(len(images))]
         if self.method == "ablationcam":
             targets = [_FromAbove(target) for target in targets]
-        maps = [_one(cam, images[row : row + 1], target) for row, target in enumerate(targets)]
+        maps = []
+        for row, target in enumerate(targets):
+            maps.append(_one(cam, images[row : row + 1], target))
+            if self.method == "eigencam" and classifier.last is not None:
+                target(classifier.last)  # which the method itself never asks: is there such a class?
         return torch.from_numpy(np.concatenate(maps)).to(images.device), round(classifier.seen / len(images))
 
 
@@ -160,10 +169,13 @@ class _Classifier(nn.Module):
     def __init__(self, model: nn.Module, scores: Callable[[Tensor], Tensor] | None) -> None:
         super().__init__()
         self.model, self.scores, self.seen, self.read = model, scores, 0, Reader()
+        self.last: Tensor | None = None  # the scores of the last image
 
     def forward(self, images: Tensor) -> Tensor:
         self.seen += len(images)
-        return class_scores(self.model, images, self.read) if self.scores is None else self.scores(images)
+        scores = class_scores(self.model, images, self.read) if self.scores is None else self.scores(images)
+        self.last = scores.detach()[-1]
+        return scores
 
 
 class _Once:

@@ -37,6 +37,7 @@ class ExplainerEntry:
     takes: tuple[str, ...] = ()
     package: str = ""
     slow: bool = False  # hundreds of passes: not to be asked for lightly
+    asks: bool = True  # whether the map depends on the class that is asked for
 
     @property
     def shown(self) -> str:
@@ -68,6 +69,10 @@ class ExplainerEntry:
         return made
 
 
+_EVERY_CHANNEL = "a pass for every channel"
+_BLIND = ("eigencam",)  # those that look at the feature map alone
+
+
 def _cam(method: str, label: str, cost: str, *needs: Need) -> ExplainerEntry:
     """One of pytorch-grad-cam's."""
     return ExplainerEntry(
@@ -78,7 +83,8 @@ def _cam(method: str, label: str, cost: str, *needs: Need) -> ExplainerEntry:
         settings={"method": method},
         takes=("stem",),
         package="pytorch_grad_cam",
-        slow="gradient" not in needs,
+        slow=cost == _EVERY_CHANNEL,
+        asks=method not in _BLIND,
     )
 
 
@@ -90,8 +96,12 @@ EXPLAINERS: dict[str, ExplainerEntry] = {
     ),
     "gradcam": _cam("gradcam", "Grad-CAM", "1 pass", "gradient"),
     "gradcam++": _cam("gradcam++", "Grad-CAM++", "1 pass", "gradient"),
-    "scorecam": _cam("scorecam", "Score-CAM", "a pass for every channel"),
-    "ablationcam": _cam("ablationcam", "Ablation-CAM", "a pass for every channel"),
+    "layercam": _cam("layercam", "Layer-CAM", "1 pass", "gradient"),
+    "hirescam": _cam("hirescam", "HiRes-CAM", "1 pass", "gradient"),
+    "xgradcam": _cam("xgradcam", "XGrad-CAM", "1 pass", "gradient"),
+    "eigencam": _cam("eigencam", "Eigen-CAM", "1 pass"),
+    "scorecam": _cam("scorecam", "Score-CAM", _EVERY_CHANNEL),
+    "ablationcam": _cam("ablationcam", "Ablation-CAM", _EVERY_CHANNEL),
     "rise": ExplainerEntry("rise:Rise", "RISE", "1000 passes", "probability", slow=True),
     "similarity": ExplainerEntry(
         "similarity:SimilarityMaps",
@@ -117,4 +127,5 @@ def described(names: Sequence[str] = ()) -> str:
 
 def _told(entry: ExplainerEntry) -> str:
     own = ", prototype networks only" if "prototypes" in entry.needs else ""
-    return f"{entry.label}, {entry.cost}{own}"
+    alike = "" if entry.asks else ", the same for every class"
+    return f"{entry.label}, {entry.cost}{own}{alike}"
