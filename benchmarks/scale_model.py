@@ -21,6 +21,7 @@ MAPS = {  # of a view, EfficientNet-Lite0 at 224 pixels
     "masks, --feature-channels 128": (128, 7, 7),
     "parts, two levels": (256, 14, 14),
 }
+CLASSES_OF_A_BATCH = 2  # in a push, which goes over a folder in its order: only their prototypes matter
 ANSWER = 1150  # bytes of a prototype in /api/prototypes: benchmarks/scale.py --images 2000 --classes 20
 MASKS, DIMENSION, EPOCHS, LAST_LAYER = 720, 512, 30, 20
 ASSUMED = {
@@ -86,11 +87,12 @@ def seconds() -> dict[str, Any]:
     hours = {
         "features, 4 augmentations": IMAGES * (1 + AUGMENTATIONS) / min(looked, read) / 3600,
         "an epoch on them": IMAGES * step / rate / 3600,
-        "a push": 2 * IMAGES * (shaping + masks + nearest) / rate / 3600,
+        "a push": IMAGES * (shaping + masks + nearest * CLASSES_OF_A_BATCH / CLASSES) / rate / 3600,
+        "scores for the last layer": IMAGES * (shaping + masks + nearest) / rate / 3600,
         "20 epochs of the last layer": LAST_LAYER * IMAGES * 3 * head / rate / 3600,
     }
     hours["30 epochs, 3 pushes, each with a last layer"] = EPOCHS * hours["an epoch on them"] + 3 * (
-        hours["a push"] + hours["20 epochs of the last layer"]
+        hours["a push"] + hours["scores for the last layer"] + hours["20 epochs of the last layer"]
     )
     share = 8 * ASSUMED["share of eight GPUs that is put to use"]
     return {

@@ -41,31 +41,46 @@ class SourceSearch:
         self.prototypes = prototypes
         self._allowed = sources
         shape, device = (len(prototypes.vectors), images), prototypes.vectors.device
-        nothing = torch.full(shape, NOTHING, device=device)
-        self._found = Sources(torch.full(shape, torch.inf, device=device), nothing, nothing)
+        index, region = (torch.full(shape, NOTHING, device=device) for _ in range(2))
+        self._found = Sources(torch.full(shape, torch.inf, device=device), index, region)
 
     @torch.no_grad()
     def update(self, regions: Tensor, labels: Tensor, index: Tensor) -> None:
         """Look at a batch: regions (B, R, D), labels (B,), index (B,) of the images in the training set."""
-        distances, region = self.prototypes.nearest(regions)
         own = labels.unsqueeze(1) == self.prototypes.prototype_class
         allowed = own if self._allowed is None else self._allowed[labels]
-        distances = distances.masked_fill(~allowed, torch.inf)
-        self.merge(Sources(distances.T, index.expand(len(distances.T), -1), region.T))
+        wanted = allowed.any(dim=0).nonzero().squeeze(1)  # of many classes a batch has few
+        if not len(wanted):
+            return
+        distances, region = self.prototypes.nearest(regions, wanted)
+        distances = distances.masked_fill(~allowed[:, wanted], torch.inf)
+        self._merge(Sources(distances.T, index.expand(len(wanted), -1), region.T), wanted)
 
     def merge(self, other: Sources) -> None:
         """Take what is nearer; of equals the smaller index, so that the order of looking does not matter.
 
         No image may be in both.
         """
+        self._merge(other, torch.arange(len(other.distances), device=other.distances.device))
+
+    def _merge(self, other: Sources, rows: Tensor) -> None:
+        """Of the prototypes `rows`; only those that find something as near as what they have change."""
+        known = self._found
+        wide = torch.promote_types(known.distances.dtype, other.distances.dtype)
+        self._found = Sources(known.distances.to(wide), known.index, known.region)
+        least = other.distances.masked_fill(~other.distances.isfinite(), torch.inf).amin(dim=1)
+        nearer = (least.isfinite() & (least <= self._found.distances[rows, -1])).nonzero().squeeze(1)
+        rows, other = rows[nearer], Sources(*(part[nearer] for part in vars(other).values()))
         pairs = zip(vars(self._found).values(), vars(other).values(), strict=True)
-        distances, index, region = (torch.cat(pair, dim=1) for pair in pairs)
+        distances, index, region = (torch.cat([mine[rows], new], dim=1) for mine, new in pairs)
         order = index.argsort(dim=1)
         nearest = distances.gather(1, order).argsort(dim=1, stable=True)
         order = order.gather(1, nearest)[:, : self._found.index.shape[1]]
         distances, index, region = (column.gather(1, order) for column in (distances, index, region))
         none = ~distances.isfinite()
-        self._found = Sources(distances, index.masked_fill(none, NOTHING), region.masked_fill(none, NOTHING))
+        index, region = (part.masked_fill(none, NOTHING) for part in (index, region))
+        for mine, new in zip(vars(self._found).values(), (distances, index, region), strict=True):
+            mine[rows] = new
 
     def sources(self) -> Sources:
         return self._found
