@@ -116,7 +116,10 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         else:
             some = np.array(features[:, :variants])
         size = int(np.prod(some.shape[2:])) * 2
-        found["channels"][str(some.shape[2])] = {"bytes_a_view": size, **judged(some, labels, fold, options)}
+        found["channels"][str(some.shape[2])] = {
+            "kilobytes_a_view": round(size / 1000, 1),
+            **judged(some, labels, fold, options),
+        }
         say(f"{some.shape[2]}: {found['channels'][str(some.shape[2])]}")
     return found
 
