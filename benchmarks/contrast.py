@@ -1,20 +1,21 @@
 """Does the map of "why this species and not its sibling" lie on the part that tells them apart?
 
-    python benchmarks/contrast.py --run runs/demo --out contrast.json
-    python benchmarks/contrast.py --run runs/demo --split val --seed 77 --per-species 100 --images 12
+    python benchmarks/contrast.py --runs RUN RUN RUN --images 40 --out contrast-maps.json
 
-Birds of a split that are taken for their sibling, and if there are fewer than --images those with the
-smallest margin to it. Each map is of the class that was predicted against its sibling. The renderer knows the
-pixels of the deciding part; birds of which none is seen are left out. Measured: whether the hottest pixel
-lies on that part or within 16 pixels of it, and the share of the heat on the part over the part's share of
-the object, the mean of the one over the mean of the other. `similarity, contrast` shows where the prototypes
-of the two species differ, `rows by lead` where one is ahead of the other in this image; `blind` is any place
-on the object, with the same probability. Results are written after every bird.
+Birds of a split, drawn with --seed, so that no run has seen them, that a run takes for their sibling, as they
+come. Each map is of the predicted class against its sibling. The renderer knows the pixels of the deciding
+part; birds of which none is seen are left out. Measured of each map: whether the hottest pixel lies on that
+part or within 16 pixels of it, and the share of the heat on the part over the part's share of the object, the
+mean of the one over the mean of the other. `contrast` is what `explain --versus` shows, `another pair` the
+same map of the predicted class against a species of another pair, which differs elsewhere; `^2` is a map
+squared. `blind` is any place on the object, with the same probability. The decoder explains the first --slow
+birds of each run. Results are written after every bird; what --out has of a run is not done again.
 """
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -22,27 +23,58 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dprotonet.data.base import Sample
 from dprotonet.data.birds import Birds
-from dprotonet.experiment.explaining.explainers import explainer
+from dprotonet.experiment.explaining.explainers import contrast_explainer, explainer
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.files import write_text
+from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.interpretation.occurrence import OccurrenceMaps
 from dprotonet.metrics.controls import centre_gaussian
 from dprotonet.metrics.localization import energy_share, pointing_within
+from dprotonet.ops import upsample
 
 NEAR = 16  # pixels
-BATCH = 24
-METHODS = ("mdm", "gradcam", "similarity")
-LEADS = "rows by lead"
+BATCH = 12
+Maps = dict[str, Tensor]
 
 
 def main() -> None:
     options = arguments()
-    model = TrainedModel.load(options.run)
+    content: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {"birds": []}
+    for run in options.runs:
+        model = TrainedModel.load(run)
+        done = [one for one in content["birds"] if one["run"] == run.name]
+        for count, (sample, said) in enumerate(mistakes(model, options)):
+            if count >= options.images:
+                break
+            if count >= len(done):
+                content["birds"].append(
+                    {"run": run.name, **examined(model, sample, said, count < options.slow)}
+                )
+                write(options, content["birds"])
+    print(json.dumps(summary(content["birds"]), indent=1))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=Path, nargs="+", required=True)
+    parser.add_argument("--split", default="test")
+    parser.add_argument("--seed", type=int, default=5, help="of the birds")
+    parser.add_argument("--per-species", type=int, default=200, help="birds to look for mistakes in")
+    parser.add_argument("--images", type=int, default=40, help="mistakes of each run")
+    parser.add_argument("--slow", type=int, default=10, help="of which the decoder explains so many")
+    parser.add_argument("--out", type=Path, required=True)
+    return parser.parse_args()
+
+
+@torch.no_grad()
+def mistakes(model: TrainedModel, options: argparse.Namespace) -> Iterator[tuple[Sample, int]]:
+    """Birds that are taken for their sibling, and the sibling; only those whose deciding part is seen."""
     data = Birds(
         species=len(model.classes),
         per_species=options.per_species,
@@ -50,74 +82,61 @@ def main() -> None:
         seed=options.seed,
         size=model.config.data.image_size,
     )
-    subjects = chosen(model, data, options.images)
-    found: list[dict[str, Any]] = []
-    for index, label, sibling, mistaken in subjects:
-        sample = data[index]
-        part = sample.parts[sample.deciding_part]
-        if bool(part.any()):
-            maps = heatmaps(model, model.inputs([sample.image]), label, sibling, options.methods)
-            found.append(
-                {
-                    "image": sample.name,
-                    "part": sample.deciding_part,
-                    "mistaken": mistaken,
-                    "share": float(part.sum() / sample.truth.sum()),
-                    "maps": {name: measured(heat, part) for name, heat in maps.items()}
-                    | {"blind": blind(sample.truth, part)},
-                }
-            )
-            content = {"options": {**vars(options), "run": options.run.name, "out": None}, **summary(found)}
-            if options.out:
-                write_text(options.out, json.dumps({**content, "birds": found}, indent=1) + "\n")
-    print(json.dumps(content, indent=1))
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--run", type=Path, required=True)
-    parser.add_argument("--split", default="test")
-    parser.add_argument("--seed", type=int, default=0, help="of the birds")
-    parser.add_argument("--per-species", type=int, default=40)
-    parser.add_argument("--images", type=int, default=30)
-    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS)
-    parser.add_argument("--out", type=Path)
-    return parser.parse_args()
-
-
-@torch.no_grad()
-def chosen(model: TrainedModel, data: Birds, count: int) -> list[tuple[int, int, int, bool]]:
-    """Number, predicted class, its sibling, and whether it was mistaken: mistakes first, then near ones."""
-    margins = []
     for start in range(0, len(data), BATCH):
-        block = range(start, min(start + BATCH, len(data)))
-        logits = model.network(model.inputs([data[index].image for index in block]))
-        for index, row in zip(block, logits, strict=True):
-            predicted, truth = int(row.argmax()), data.labels[index]
-            if predicted in (truth, truth ^ 1):
-                apart = float(row[predicted] - row[predicted ^ 1])
-                margins.append((predicted == truth, apart, index, predicted))
-    return [(index, said, said ^ 1, not right) for right, _, index, said in sorted(margins)[:count]]
+        samples = [data[index] for index in range(start, min(start + BATCH, len(data)))]
+        logits = model.network(model.inputs([sample.image for sample in samples]))
+        for sample, said in zip(samples, logits.argmax(dim=1).tolist(), strict=True):
+            if said == sample.label ^ 1 and bool(sample.parts[sample.deciding_part].any()):
+                yield sample, said
+
+
+def examined(model: TrainedModel, sample: Sample, said: int, slow: bool) -> dict[str, Any]:
+    part = sample.parts[sample.deciding_part]
+    inputs = model.inputs([sample.image])
+    found, maps = heatmaps(model, inputs, said, sample.label, slow=slow)
+    assert found.side is not None
+    return {
+        "image": sample.name,
+        "part": sample.deciding_part,
+        "share": round(float(part.sum() / sample.truth.sum()), 5),
+        "for the truth": bool((found.side * found.heatmap)[part].sum() < 0),
+        "maps": {name: measured(heat, part) for name, heat in maps.items()}
+        | {"blind": blind(sample.truth, part)},
+    }
 
 
 def heatmaps(
-    model: TrainedModel, inputs: Tensor, label: int, sibling: int, methods: Sequence[str]
-) -> dict[str, Tensor]:
-    """Maps (H, W) without negative heat, by name."""
+    model: TrainedModel, inputs: Tensor, said: int, truth: int, *, slow: bool
+) -> tuple[Explanation, Maps]:
+    """What `explain --versus` shows, and maps (H, W) without negative heat by name."""
     classifier = Classifier.of_model(model)
-    nodes: dict[str, Callable[[], Node]] = {
-        "contrast": lambda: ContrastNode(model.network, [label], sibling),
-        "class alone": lambda: ClassNode(model.network, [label]),
+    pair: Node = ContrastNode(model.network, [said], truth)
+    other = (said + 2 + 2 * (truth % 2)) % len(model.classes)
+    ours = contrast_explainer(classifier)
+    (found,) = ours.explain(inputs, pair)
+    asked: dict[str, tuple[Explainer, Node]] = {
+        "contrast, another pair": (ours, ContrastNode(model.network, [said], other)),
+        "where prototypes differ": (explainer("similarity", classifier), pair),
+        "rows by lead": (replaced(explainer("similarity", classifier)), pair),
+        "gradcam": (explainer("gradcam", classifier), pair),
+        "gradcam, class alone": (explainer("gradcam", classifier), ClassNode(model.network, [said])),
     }
-    maps = {
-        f"{method}, {what}": explainer(method, classifier).explain(inputs, node())[0].raw.relu().cpu()
-        for method in methods
-        for what, node in nodes.items()
-    }
-    by_lead = replaced(explainer("similarity", classifier))
-    maps[LEADS] = by_lead.explain(inputs, nodes["contrast"]())[0].raw.relu().cpu()
+    if slow:
+        asked["mdm"] = (explainer("mdm", classifier), pair)
+    maps = {name: by.explain(inputs, node)[0].raw.relu().cpu() for name, (by, node) in asked.items()}
     size = (inputs.shape[-2], inputs.shape[-1])
-    return {**maps, "centre": centre_gaussian(1, size)[0]}
+    ownership = model.prototyped.encoder.regions.maps(model.prototyped.encoder.feature_map(inputs))
+    squared = {f"{name} ^2": maps[name].square() for name in ("gradcam", "where prototypes differ")}
+    return found, {
+        "contrast": found.raw,
+        "contrast ^0.5": found.raw.sqrt(),
+        "contrast ^2": found.raw.square(),
+        "contrast, for the truth": found.raw * (found.side < 0),
+        **maps,
+        **squared,
+        "all parts": upsample(ownership.detach().sum(dim=1), size)[0],
+        "centre": centre_gaussian(1, size)[0],
+    }
 
 
 def replaced(maps: Explainer) -> Explainer:
@@ -130,8 +149,8 @@ def replaced(maps: Explainer) -> Explainer:
 def measured(heat: Tensor, part: Tensor) -> dict[str, float]:
     heat, part = heat[None], part[None]
     return {
-        "near": float(pointing_within(heat, part, NEAR)),
-        "heat": float(energy_share(heat, part)),
+        "near": round(float(pointing_within(heat, part, NEAR)), 4),
+        "heat": round(float(energy_share(heat, part)), 5),
     }
 
 
@@ -139,31 +158,47 @@ def blind(truth: Tensor, part: Tensor) -> dict[str, float]:
     """A point anywhere on the object, and heat spread over all of it."""
     there, here = truth.nonzero().float(), part.nonzero().float()
     near = torch.cdist(there, here).amin(dim=1) <= NEAR
-    return {"near": float(near.float().mean()), "heat": float((part & truth).sum() / truth.sum())}
+    heat = float((part & truth).sum() / truth.sum())
+    return {"near": round(float(near.float().mean()), 4), "heat": round(heat, 5)}
 
 
-def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of all birds, and of those that were mistaken."""
-    groups = {"birds": found, "mistaken": [one for one in found if one["mistaken"]]}
+def write(options: argparse.Namespace, birds: Sequence[Mapping[str, Any]]) -> None:
+    """The summary, then a line for each bird."""
+    told = {**vars(options), "runs": [run.name for run in options.runs], "out": None}
+    head = json.dumps({"options": told, **summary(birds)}, indent=1).removesuffix("\n}")
+    lines = ",\n".join("  " + json.dumps(one) for one in birds)
+    write_text(options.out, f'{head},\n "birds": [\n{lines}\n ]\n}}\n')
+
+
+def summary(birds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of all birds, of each run and of each part."""
+
+    def grouped(key: str) -> dict[str, Any]:
+        return {name: means([b for b in birds if b[key] == name]) for name in sorted({b[key] for b in birds})}
+
+    truth = [one["for the truth"] for one in birds]
     return {
-        "counts": {name: len(group) for name, group in groups.items()},
-        "parts": {
-            part: sum(one["part"] == part for one in found) for part in sorted({o["part"] for o in found})
-        },
-        "means": {name: means(group) for name, group in groups.items() if group},
+        "counts": {"birds": len(birds), **Counter(one["run"] for one in birds)},
+        "parts": dict(Counter(one["part"] for one in birds)),
+        "the part speaks for the truth": round(fmean(truth), 4),
+        "means": means(birds),
+        "by run": grouped("run"),
+        "by part": grouped("part"),
     }
 
 
-def means(group: list[dict[str, Any]]) -> dict[str, Mapping[str, float]]:
-    share = fmean(one["share"] for one in group)
-    rows = {name: [one["maps"][name] for one in group] for name in group[0]["maps"]}
-    told = {
-        name: {
-            "near": round(fmean(one["near"] for one in values), 4),
-            "heat over area": round(fmean(one["heat"] for one in values) / share, 4),
+def means(group: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, float]]:
+    names = dict.fromkeys(name for one in group for name in one["maps"])
+    told: dict[str, Mapping[str, float]] = {}
+    for name in names:
+        having = [one for one in group if name in one["maps"]]
+        share = fmean(one["share"] for one in having)
+        pick: Callable[[str], float] = lambda what: fmean(one["maps"][name][what] for one in having)  # noqa: B023, E731
+        told[name] = {
+            "birds": len(having),
+            "near": round(pick("near"), 4),
+            "heat over area": round(pick("heat") / share, 4),
         }
-        for name, values in rows.items()
-    }
     return told
 
 

@@ -3,7 +3,7 @@
 Images become region vectors, region vectors scores, scores logits. Nothing here knows how a heatmap is made.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,13 @@ from torch.nn.functional import dropout
 
 from dprotonet.encoder.encoder import Encoder
 from dprotonet.encoder.regions import Parts
+from dprotonet.inference.contrast import directions_apart
 from dprotonet.inference.head import Head
 from dprotonet.inference.nearest import chosen_regions
 from dprotonet.inference.pool import SlotHead
 from dprotonet.inference.prototypes import Prototypes
-from dprotonet.inference.similarity import LogSimilarity
+from dprotonet.inference.region_assignment import PartRegion
+from dprotonet.inference.similarity import LogSimilarity, PresentCosine
 
 
 class Evidence(NamedTuple):
@@ -79,6 +81,31 @@ class DProtoNet(nn.Module):
             return logit, spoken.relu()
         behind = evidence.logits.gather(1, versus.unsqueeze(1)).squeeze(1)
         return logit - behind, spoken - self.contributions(evidence, versus).detach()
+
+    @property
+    def linear_in_parts(self) -> bool:
+        """Whether logits are linear in region vectors that are parts, so that places have shares in them."""
+        cosine = isinstance(self.prototypes.similarity, PresentCosine)
+        parts = isinstance(self.encoder.regions, Parts)
+        return cosine and parts and isinstance(self.prototypes.assignment, PartRegion)
+
+    def added_by_places(self, images: Tensor, label: Tensor, versus: Tensor) -> Tensor:
+        """What each place adds to the logit of `label` (B,) less that of `versus` (B,): (B, h, w).
+
+        The places add up to the difference. Only for networks that are `linear_in_parts`.
+        """
+        if not self.linear_in_parts:
+            raise ValueError("places have shares in a logit only if it is linear in regions that are parts")
+        regions, assignment = cast(Parts, self.encoder.regions), cast(PartRegion, self.prototypes.assignment)
+        towards = directions_apart(
+            self.prototypes.vectors,
+            self.head.weight,
+            part=assignment.part,
+            parts=regions.count,
+            label=label,
+            versus=versus,
+        )
+        return regions.added_by_places(self.encoder.feature_map(images), towards).sum(dim=1)
 
     def with_backbone(self, backbone: nn.Module) -> "DProtoNet":
         """The same network behind another backbone, sharing everything else."""

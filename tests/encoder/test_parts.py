@@ -65,12 +65,42 @@ def test_a_region_is_the_direction_of_its_places_as_long_as_it_is_present(featur
             torch.testing.assert_close(found[image, part], length * shaped / shaped.norm())
 
 
+def test_what_places_add_to_a_region_is_the_literal_sum(features: Tensor) -> None:
+    """Σ_u w_u (F_u - c) · Aᵀt · presence / |A (mean - c)|, place by place; together exactly z · t."""
+    shares = torch.rand(2, COUNT, *SIZE, generator=torch.Generator().manual_seed(2)).double()
+    towards = torch.randn(2, COUNT, DIMENSION, generator=torch.Generator().manual_seed(3)).double()
+    parts, maps = made(sharpness=3), torch.cat([features, shares], dim=1)
+    torch.nn.init.normal_(parts.centre)
+    found, regions = parts.added_by_places(maps, towards), parts(maps)
+    places = [(row, column) for row in range(SIZE[0]) for column in range(SIZE[1])]
+    for image in range(2):
+        for part in range(COUNT):
+            weights = {at: float(shares[image, part, *at]) ** 3 for at in places}
+            total = sum(weights.values())
+            mean = torch.stack([weights[at] / total * features[image, :, *at] for at in places]).sum(dim=0)
+            length = float((parts.shaping[part] @ (mean - parts.centre[part])).norm())
+            added = 0.0
+            for at in places:
+                shaped = parts.shaping[part] @ (features[image, :, *at] - parts.centre[part])
+                one = weights[at] / total * float(shaped @ towards[image, part])
+                one *= float(shares[image, part].max()) / length
+                assert float(found[image, part, *at]) == pytest.approx(one, abs=1e-12)
+                added += one
+            assert added == pytest.approx(float(regions[image, part] @ towards[image, part]), abs=1e-12)
+
+
 def test_an_absent_part_gives_no_numbers_that_are_none(features: Tensor) -> None:
     for share in (0.0, 1e-30):
         shares = torch.full((2, COUNT, *SIZE), share)
         found = made().float()(torch.cat([features.float(), shares], 1))
         assert torch.isfinite(found).all()
         assert float(found.norm(dim=-1).max()) <= 2 * share
+        added = (
+            made()
+            .float()
+            .added_by_places(torch.cat([features.float(), shares], 1), torch.ones(2, COUNT, DIMENSION))
+        )
+        assert float(added.abs().max()) <= 1e-3
 
 
 def test_only_the_finest_level_says_where(features: Tensor) -> None:

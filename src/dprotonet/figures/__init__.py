@@ -1,8 +1,9 @@
 """Tensors in, pictures out: what the network learned and why it decided, drawn for people.
 
 Every public name takes tensors and plain numbers and gives a `PIL.Image` (`overlay`, `heatmap_blend`,
-`masked_image`, `binary_image`, `outlined`, `cropped` and `placed` give a tensor again). Nothing here opens or
-saves a picture, and nothing here knows a network; matplotlib is imported only when something is drawn.
+`masked_image`, `binary_image`, `two_sided`, `outlined`, `cropped` and `placed` give a tensor again). Nothing
+here opens or saves a picture, and nothing here knows a network; matplotlib is imported only when something is
+drawn.
 """
 
 from dprotonet.figures.canvas import picture
@@ -17,7 +18,14 @@ from dprotonet.figures.forgetting import forgetting_curves
 from dprotonet.figures.network_curves import AccuracyCurve, network_curves
 from dprotonet.figures.outline import outlined
 from dprotonet.figures.overlap_sweep import overlap_sweep
-from dprotonet.figures.overlay import binary_image, contact_sheet, heatmap_blend, masked_image, overlay
+from dprotonet.figures.overlay import (
+    binary_image,
+    contact_sheet,
+    heatmap_blend,
+    masked_image,
+    overlay,
+    two_sided,
+)
 from dprotonet.figures.part_sheet import PartRow, part_sheet
 from dprotonet.figures.placed import cropped, placed
 from dprotonet.figures.prototype_sheet import prototype_sheet
@@ -59,4 +67,5 @@ __all__ = [
     "saliency_sheet",
     "stack",
     "training_curve",
+    "two_sided",
 ]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas
 from dprotonet.figures.notice import Notice
-from dprotonet.figures.overlay import draw_key
+from dprotonet.figures.overlay import draw_key, draw_sides
 from dprotonet.figures.style import (
     AGAINST,
     BODY,
@@ -77,6 +77,7 @@ class ContrastSheet:
     sentence: str
     agreeing: str = ""
     nearest: Sequence[NearestPicture] = ()
+    sides: bool = False  # whether the colours of the map are those of the two classes
 
     def __post_init__(self) -> None:
         apart = sum(row.points - row.other_points for row in self.rows) + sum(self.folded[1:])
@@ -120,7 +121,10 @@ def _draw_left(
     )
     canvas.picture((MARGIN, below + 12), contrast_map, PICTURE)
     below += PICTURE + 26
-    draw_key(canvas, (MARGIN, below), PICTURE)
+    if sheet.sides:
+        draw_sides(canvas, (MARGIN, below), (sheet.class_name, sheet.versus), PICTURE)
+    else:
+        draw_key(canvas, (MARGIN, below), PICTURE)
     below += 54
     for place, line in enumerate(words):
         canvas.text((MARGIN, below + 24 * place), line)

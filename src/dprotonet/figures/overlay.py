@@ -15,10 +15,11 @@ from PIL import Image, ImageColor
 from torch import Tensor
 
 from dprotonet.figures.canvas import Canvas, picture, rounding
-from dprotonet.figures.style import GAP, HEAT, MARGIN, MUTED, SMALL
+from dprotonet.figures.style import AGAINST, FOR, GAP, HEAT, MARGIN, MUTED, SMALL
 
 TILE = 192  # edge of a picture on a contact sheet
 LINE = 26  # height of its caption
+_STRONGEST = 0.85  # of a two-sided colour over the image
 KEY = 14  # height of the colour key
 COLD, HOT = "ignored", "decisive"  # what the ends of the colour key mean
 TAIL = 9  # letters kept at the end of a caption: fine classes differ there, as Coupe_2012 and Sedan_2012 do
@@ -31,6 +32,23 @@ def overlay(
     _check(image, heatmap)
     colours = 255 * heat(heatmap).to(image.device)
     return _as_bytes(image_weight * image.expand(3, -1, -1).float() + heatmap_weight * colours)
+
+
+def two_sided(image: Tensor, heatmap: Tensor, side: Tensor) -> Tensor:
+    """The image (3, H, W) uint8 in grey, coloured where it is hot: for, and where `side` is below 0 against.
+
+    heatmap (H, W) in [0, 1] and side (H, W); the result is (3, H, W) uint8.
+    """
+    _check(image, heatmap)
+    grey = image.expand(3, -1, -1).float().mean(dim=0, keepdim=True)
+    speaks, against = (_paint(colour).to(image.device) for colour in (FOR, AGAINST))
+    colours = torch.where(side.to(image.device) >= 0, speaks, against)
+    weight = _STRONGEST * heatmap.to(image.device).float().clamp(0, 1).sqrt()
+    return _as_bytes(torch.lerp(grey, colours, weight))
+
+
+def _paint(colour: str) -> Tensor:
+    return torch.tensor(ImageColor.getrgb(colour)[:3], dtype=torch.float32).view(3, 1, 1)
 
 
 def heatmap_blend(image: Tensor, heatmap: Tensor, *, alpha: float = 0.5, beta: float = 0.3) -> Tensor:
@@ -85,6 +103,18 @@ def draw_key(canvas: Canvas, at: tuple[int, int], width: int) -> None:
     start, end = left + 70, left + width - 76
     colours = _as_bytes(255 * heat(torch.linspace(0, 1, end - start).expand(KEY, -1)))
     canvas.image.paste(picture(colours), (start, middle - KEY // 2), rounding(end - start, KEY))
+
+
+def draw_sides(canvas: Canvas, at: tuple[int, int], names: tuple[str, str], width: int) -> None:
+    """What the two colours of `two_sided` mean, on a line of that width around the height of `at`."""
+    left, middle = at
+    for place, (name, colour) in enumerate(zip(names, (FOR, AGAINST), strict=True)):
+        start = left + place * width // 2
+        canvas.bar((start, middle - KEY // 2), (start + KEY, middle + KEY // 2), colour)
+        room = width // 2 - KEY - 16
+        canvas.text(
+            (start + KEY + 8, middle), f"for {name}", size=SMALL, colour=MUTED, anchor="lm", width=room
+        )
 
 
 def contact_sheet(images: Tensor, *, columns: int, captions: Sequence[str] | None = None) -> Image.Image:

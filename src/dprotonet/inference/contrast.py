@@ -63,3 +63,16 @@ def part_gaps(
     count = torch.bincount(place, minlength=classes * parts).clamp_min(1).unsqueeze(1)
     mean = (total / count).view(classes, parts, -1)
     return (mean[label] - mean[versus]).square().sum(dim=-1)
+
+
+def directions_apart(
+    vectors: Tensor, weight: Tensor, *, part: Tensor, parts: int, label: Tensor, versus: Tensor
+) -> Tensor:
+    """What two classes ask of each region, one less the other, (B, K, D): Σ_j (w_j - w'_j) p_j / |p_j|.
+
+    Where scores are linear in the region, g_j = z · p_j / |p_j|, the logits differ by Σ_k z_k · this_k.
+    vectors (P, D), weight (C, P), part (P,), label and versus (B,).
+    """
+    direction = normalize(vectors, dim=1)
+    apart = (weight[label] - weight[versus]).unsqueeze(-1) * direction  # (B, P, D)
+    return apart.new_zeros(len(apart), parts, apart.shape[-1]).index_add(1, part, apart)

@@ -65,7 +65,8 @@ class Explanation:
     `heatmap` (H, W) in [0, 1] is the finished map M^h; `raw` (H, W) is the summed map before threshold and
     scaling, which every metric that ranks pixels should take. `masks` holds the learned mask of each size,
     `loss` its trace, `image` the input (C, H, W), `facts` what made the result: preset with all its values,
-    seed, versions. `above` (H, W) bool is where the explainer's own threshold is reached, if it has one.
+    seed, versions. `above` (H, W) bool is where the explainer's own threshold is reached, if it has one;
+    `side` (H, W) what a place adds for the node, or below 0 against it, if heat tells both.
     """
 
     heatmap: Tensor
@@ -77,6 +78,7 @@ class Explanation:
     image: Tensor
     facts: Mapping[str, Any]
     above: Tensor | None = None
+    side: Tensor | None = None
 
     @property
     def binary_mask(self) -> Tensor:
@@ -131,7 +133,8 @@ class Explanation:
 
     def maps(self) -> dict[str, Tensor]:
         """What is saved as .npy, by name; the learned masks are not among them."""
-        return {"heatmap": self.heatmap, "raw": self.raw, "binary_mask": self.binary_mask}
+        sides = {} if self.side is None else {"side": self.side}
+        return {"heatmap": self.heatmap, "raw": self.raw, "binary_mask": self.binary_mask, **sides}
 
     def pictures(self, image: Tensor | None = None) -> dict[str, Image.Image]:
         """What is saved as .png, by name: the overlay, Eq. (18), Eq. (19), and Algorithm 1, line 21."""

@@ -173,6 +173,7 @@ def maps_explained(
     passes: Passes,
     facts: Mapping[str, Any],
     heatmaps: Tensor | None = None,
+    sides: Tensor | None = None,
 ) -> list[Explanation]:
     """Raw maps (N, H, W) as explanations; the heatmaps are the same in [0, 1] unless they are given."""
     heat = unit_range(raw) if heatmaps is None else heatmaps
@@ -187,6 +188,7 @@ def maps_explained(
             node=question.node.name(row),
             image=question.images[row].detach(),
             facts=facts,
+            side=None if sides is None else sides[row],
         )
         for row in range(len(raw))
     ]

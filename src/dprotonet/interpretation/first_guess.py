@@ -9,7 +9,7 @@ them, and a network without such a map does without.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from dprotonet.interpretation.layout import Layout, layout_of
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.ops import upsample
 
+_LAST = 8  # outputs among which the deepest one with features is looked for, where levels are
 _ALIVE = 0.25  # of its places must influence the node: a class token alone reads nothing from the others
 
 
@@ -156,6 +157,47 @@ def deepest(
         if None not in best:
             break
     return best
+
+
+def features_on_the_way(
+    task: MaskingTask, images: Tensor, rows: Tensor, *, strides: Sequence[int]
+) -> list[Tensor]:
+    """What places add to the node, features · gradient, (B, h, w) at several levels, the deepest last.
+
+    Of each stride the last features before the network first becomes coarser, and those which `deepest` is
+    about. Levels that do not influence the node from most of their places are left out.
+    """
+    with _outputs() as outputs:
+        direction = task.direction(images.detach().requires_grad_(True), rows)
+    placed = [entry for entry in _with_places(outputs, images) if getattr(entry[0], "only_features", True)]
+    if not placed or not direction.requires_grad:
+        return []
+    task.count_backward(len(images))
+    chosen = {number: placed[number] for number in _on_the_way(placed, images.shape[-2], strides)}
+    chosen |= {number: placed[number] for number in range(len(placed))[-_LAST:]}
+    levels = dict(sorted(chosen.items()))
+    gradients = torch.autograd.grad(
+        direction.sum(), [output for _, output, _ in levels.values()], allow_unused=True
+    )
+    found = [
+        (number, layout.places((output.detach() * gradient).float()))
+        for (number, (_, output, layout)), gradient in zip(levels.items(), gradients, strict=True)
+        if gradient is not None and bool(_alive(layout, gradient).all())
+    ]
+    wanted = {*_on_the_way(placed, images.shape[-2], strides), *(number for number, _ in found[-1:])}
+    return [heat for number, heat in found if number in wanted]
+
+
+def _on_the_way(
+    placed: Sequence[tuple[nn.Module, Tensor, Layout]], height: int, strides: Sequence[int]
+) -> list[int]:
+    """The number of the last output of each stride before the first coarser one."""
+    last: dict[int, int] = {}
+    for number, (_, _, layout) in enumerate(placed):
+        stride = round(height / layout.height)
+        if not last or stride >= max(last):
+            last[stride] = number
+    return [last[stride] for stride in strides if stride in last]
 
 
 Output = tuple[nn.Module, Tensor]

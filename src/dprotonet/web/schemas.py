@@ -230,8 +230,8 @@ class PlacesWanted(Strict):
 
 class MapWanted(Strict):
     label: int = Field(ge=0)
-    versus: int | None = Field(default=None, ge=0, description="show what is ahead of this class")
-    method: str = Field(default="mdm", max_length=40)
+    versus: int | None = Field(default=None, ge=0, description="show where it is told apart from this class")
+    method: str = Field(default="mdm", max_length=40, description="of two classes also `contrast`")
 
 
 class JobFacts(BaseModel):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from dprotonet.data.upload import Upload, UploadLimits, read_upload, stated_pixels
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.experiment.explaining.explainers import available_explainers
+from dprotonet.experiment.explaining.explainers import CONTRAST, available_explainers
 from dprotonet.experiment.explaining.pictures import place_picture, source_image
 from dprotonet.experiment.explaining.source_maps import mapped_source
 from dprotonet.experiment.explaining.streaming import twin
@@ -242,7 +242,7 @@ class Service:
     def class_map(self, seen: ImageRecord, label: int, method: str, versus: int | None = None) -> Map:
         """Where a class is seen in the image by a method, once that is known."""
         known = self.label(seen, label)
-        self._check_method(method)
+        self._check_method(method, versus)
         found = seen.maps.find(map_key(known, method, versus))
         if found is None:
             raise NotYet(f"the map of class {known} is not known yet; ask for it, and wait for the job")
@@ -266,8 +266,8 @@ class Service:
         rows = [(item, place) for item in items if (place := places[item.prototype]) is not None]
         return seen.sheet(label, rows, off)
 
-    def _check_method(self, method: str) -> None:
-        if method not in self.methods:
+    def _check_method(self, method: str, versus: int | None) -> None:
+        if method not in self.methods and (versus is None or method != CONTRAST):
             raise NotFound(f"there is no method '{method}' here; there are: {', '.join(self.methods)}")
 
     # ── slow work ──
@@ -281,7 +281,7 @@ class Service:
 
     def explain_class(self, seen: ImageRecord, label: int, method: str, versus: int | None = None) -> Job:
         """Where a class is seen in the image, by one of `methods`; or what is ahead of `versus` there."""
-        self._check_method(method)
+        self._check_method(method, versus)
         known = self.label(seen, label)
         if versus is not None:
             self.pair(seen, label, versus)

@@ -68,9 +68,22 @@ class Parts(nn.Module):
     def forward(self, feature_map: Tensor) -> Tensor:
         channelwise = (self.pooled(feature_map) - self.centre).transpose(1, 2)  # (B, C, K)
         heard = dropout1d(channelwise, self.dropout, self.training).transpose(1, 2)
-        shaped = torch.einsum("bkc,kdc->bkd", heard, self.shaping)
+        shaped = self._shaped(heard)
         direction = normalize(shaped, dim=-1, eps=torch.finfo(shaped.dtype).tiny)
         return direction * self.presence(feature_map).unsqueeze(-1)
+
+    def added_by_places(self, feature_map: Tensor, towards: Tensor) -> Tensor:
+        """What each place adds to the products z_k · `towards`_k, (B, K, h, w); towards (B, K, D).
+
+        Exact: once the length of A_k (mean - c_k) is known, the direction of a region vector is linear in a
+        weighted mean over places, so the places of a part add up to its product.
+        """
+        features, weight = self._features(feature_map), self._weight(feature_map)
+        length = self._shaped(weight @ features.transpose(1, 2) - self.centre).norm(dim=-1)
+        heard = torch.einsum("bkd,kdc->bkc", towards, self.shaping)
+        said = heard @ features - (heard * self.centre).sum(dim=-1, keepdim=True)
+        scale = self.presence(feature_map) / length.clamp_min(torch.finfo(length.dtype).tiny)
+        return (scale.unsqueeze(-1) * weight * said).unflatten(2, feature_map.shape[-2:])
 
     def pooled(self, feature_map: Tensor) -> Tensor:
         """The mean feature of each part, (B, K, C)."""
@@ -79,12 +92,21 @@ class Parts(nn.Module):
                 f"feature map {tuple(feature_map.shape)} against {self.channels} channels of features "
                 f"and {self.count} of parts"
             )
-        features = feature_map[:, : self.channels].flatten(2)  # (B, C, hw)
+        return self._weight(feature_map) @ self._features(feature_map).transpose(1, 2)
+
+    def _features(self, feature_map: Tensor) -> Tensor:
+        return feature_map[:, : self.channels].flatten(2)  # (B, C, hw)
+
+    def _weight(self, feature_map: Tensor) -> Tensor:
+        """How much each place counts for each part, (B, K, hw); they sum to one."""
         share = self.maps(feature_map).flatten(2)
         # Relative to the largest share, or the power of a part that is hardly there would be rounded to 0.
         tiny = torch.finfo(share.dtype).tiny
         weight = (share / share.amax(dim=-1, keepdim=True).clamp_min(tiny)).pow(self.sharpness)
-        return (weight / weight.sum(dim=-1, keepdim=True).clamp_min(tiny)) @ features.transpose(1, 2)
+        return weight / weight.sum(dim=-1, keepdim=True).clamp_min(tiny)
+
+    def _shaped(self, mean: Tensor) -> Tensor:
+        return torch.einsum("bkc,kdc->bkd", mean, self.shaping)
 
     def presence(self, feature_map: Tensor) -> Tensor:
         """How far each part is there, (B, K) in [0, 1]: its largest share of any place."""

@@ -1,8 +1,7 @@
 """Why this class and not that one, in pictures: the rows' places in the image and in training images of both.
 
-Beside the rows there is one map of the whole question. Where prototypes are parts it shows the parts in which
-the prototypes of both classes differ; elsewhere it is the decoder's of a `ContrastNode`, what raises the
-logit of the class over that of the other.
+Beside the rows there is one map of the whole question, of logit less logit. Where prototypes are parts it
+shows what places add to the difference, for either class (`ContrastMaps`); elsewhere it is the decoder's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from dprotonet.experiment.explaining.row_marks import RowMark, row_marks
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.class_contrast import ClassContrast, ContrastRow
+from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.evidence import EvidenceItem
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of
 from dprotonet.experiment.trained.prediction import Prediction
@@ -32,7 +32,7 @@ from dprotonet.experiment.trained.versus import (
     class_number,
     compared_with,
 )
-from dprotonet.figures import overlay
+from dprotonet.figures import overlay, two_sided
 from dprotonet.figures.contrast_sheet import ContrastSheet, ContrastSheetRow, NearestPicture, contrast_sheet
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.contrast_node import ContrastNode
@@ -103,8 +103,15 @@ class ExplainedContrast:
             sentence=f"{found.sentence} {missed}".strip(),
             agreeing=agreeing_words(found),
             nearest=nearest,
+            sides=self.map.side is not None,
         )
-        return contrast_sheet(self.image, overlay(self.image, self.map.heatmap.cpu()), sheet)
+        return contrast_sheet(self.image, self.map_picture, sheet)
+
+    @property
+    def map_picture(self) -> Tensor:
+        """The map over the image, (3, H, W) uint8; in the colours of the two classes if it has sides."""
+        heat, side = self.map.heatmap.cpu(), self.map.side
+        return overlay(self.image, heat) if side is None else two_sided(self.image, heat, side.cpu())
 
     def _drawn(self, item: ContrastPlaces) -> ContrastSheetRow:
         row, shown = item.row, item.row.shown
@@ -226,7 +233,7 @@ def _explained(
         for rows, marks in zip(shown, _marks(model, pixels, shown), strict=True)
     ]
     whole: list[Explanation] = []
-    by = contrast_explainer(model, preset=preset)
+    by = contrast_explainer(Classifier.of_model(model), preset=preset)
     for image, (label, versus) in zip(pixels, pairs, strict=True):
         node = ContrastNode(model.network, [label], versus)
         whole += by.explain(model.inputs([image]), node, on_step=observer("images", 1))

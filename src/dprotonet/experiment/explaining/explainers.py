@@ -17,6 +17,7 @@ from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.inference.contrast import part_gaps
 from dprotonet.inference.presence import ChannelMaximum
 from dprotonet.inference.region_assignment import PartRegion, any_region
+from dprotonet.interpretation.contrast_maps import ContrastMaps
 from dprotonet.interpretation.explainer import Explainer
 from dprotonet.interpretation.explainers import EXPLAINERS, ExplainerEntry, explainer_entry
 from dprotonet.interpretation.mdm import Preset
@@ -26,6 +27,8 @@ from dprotonet.interpretation.outputs import Outputs
 from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.interpretation.similarity import SimilarityMaps
 from dprotonet.network import BlackBox, DProtoNet
+
+CONTRAST = "contrast"  # what the page calls `contrast_explainer`
 
 
 def explainer(name: str, classifier: Classifier, *, preset: str | Preset = "fast") -> Explainer:
@@ -174,8 +177,10 @@ def _differing(network: DProtoNet) -> Differing | None:
     return differing
 
 
-def contrast_explainer(model: TrainedModel, *, preset: str | Preset = "fast") -> Explainer:
-    """Who shows where two classes are told apart: parts know it themselves, else the decoder finds it."""
-    classifier = Classifier.of_model(model)
-    parts = isinstance(model.prototyped.encoder.regions, Parts)
-    return explainer("similarity" if parts else "mdm", classifier, preset=preset)
+def contrast_explainer(classifier: Classifier, *, preset: str | Preset = "fast") -> Explainer:
+    """Who shows where two classes are told apart: `ContrastMaps` if regions are parts, else the decoder."""
+    network = classifier.module
+    if not (isinstance(network, DProtoNet) and isinstance(network.encoder.regions, Parts)):
+        return explainer("mdm", classifier, preset=preset)
+    added = network.added_by_places if network.linear_in_parts else None
+    return ContrastMaps(network, added=added, classes=classifier.classes)

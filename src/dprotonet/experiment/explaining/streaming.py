@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.experiment.explaining.explain import ExplainedRow, places_in_images
-from dprotonet.experiment.explaining.explainers import class_node, explainer
+from dprotonet.experiment.explaining.explainers import CONTRAST, class_node, contrast_explainer, explainer
 from dprotonet.experiment.explaining.progress import StepCounter, Tell
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.trained.classifier import Classifier
@@ -105,12 +105,15 @@ def grow_class_map(
 ) -> Explanation:
     """Where the class is seen in the image (3, S, S) uint8; only those that take steps show them.
 
-    With `versus`, where it is seen rather than that class.
+    With `versus`, where the two are told apart; the method may then be `CONTRAST` too, that of our sheets.
     """
     classifier = Classifier.of_model(model)
     inputs = classifier.inputs([image])
     steps = StepCounter(1).next(1, _growing(watch, "image", ()))
-    by = explainer(method, classifier, preset=preset)
+    if versus is not None and method == CONTRAST:
+        by = contrast_explainer(classifier, preset=preset)
+    else:
+        by = explainer(method, classifier, preset=preset)
     node: Node = class_node(classifier, [label], by)
     if versus is not None:
         node = ContrastNode(Outputs(classifier.module, classifier.task), [label], versus)

@@ -67,18 +67,18 @@ export class Contrast {
     find("contrast-where").disabled = false;
   }
 
-  // Where the predicted class is ahead of the other, by the decoder.
+  // Where the two classes are told apart, as the sheets of `explain --versus` show it.
   async where() {
     const { turn, image, label, versus } = this;
     find("contrast-where").disabled = true;
     try {
-      const { job } = await send(`/api/images/${image}/maps`, { label, versus, method: "mdm" });
+      const { job } = await send(`/api/images/${image}/maps`, { label, versus, method: "contrast" });
       this.job = job;
       const end = await watch(job, (news) => { if (turn === this.turn && news.maps.image) this.keep(fromPreview(news.maps.image)); });
       if (turn !== this.turn) return;
       this.job = null;
       if (end.state !== "done") throw new Error(end.message);
-      this.keep(fromNpy(await bytes(`/api/images/${image}/maps/${label}/mdm?versus=${versus}`)));
+      this.keep(fromNpy(await bytes(`/api/images/${image}/maps/${label}/contrast?versus=${versus}`)));
       say("The map of the difference is ready");
     } catch (error) {
       if (turn !== this.turn) return;
