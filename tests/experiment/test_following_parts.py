@@ -15,7 +15,12 @@ from dprotonet.encoder.regions import Parts
 from dprotonet.experiment.build.network import build_network
 from dprotonet.experiment.explaining import row_marks
 from dprotonet.experiment.explaining.explain import explained_rows
-from dprotonet.experiment.explaining.explainers import explainer, row_node, strongest_prototype
+from dprotonet.experiment.explaining.explainers import (
+    contrast_explainer,
+    explainer,
+    row_node,
+    strongest_prototype,
+)
 from dprotonet.experiment.explaining.source_maps import SourceMaps
 from dprotonet.experiment.explaining.streaming import grow_evidence
 from dprotonet.experiment.prototypes.parts import FoundPlace, name_parts, nearest_places, suggested
@@ -240,6 +245,15 @@ def test_where_two_classes_differ_is_where_the_part_is_that_tells_them_apart(mod
     wanted = (share / share.max()).pow(network.encoder.regions.sharpness)
     enlarged = upsample(wanted, (image.shape[-2], image.shape[-1]))
     assert torch.allclose(maps[0].heatmap, unit_range(enlarged), atol=1e-4)
+    pair = torch.tensor([0]), torch.tensor([1])
+    with torch.no_grad():
+        added, logits = network.added_by_places(image, *pair)[0], network(image)[0]
+    assert float(added.sum()) == pytest.approx(float(logits[0] - logits[1]), abs=1e-5)
+    # The places of the other two parts add nothing: what they have of this one's, they add.
+    assert float(added.abs()[wanted < 1e-3].sum()) <= 1e-2 * float(added.abs().sum())
+    shown = contrast_explainer(classifier).explain(image, ContrastNode(network, [0], 1))[0]
+    assert shown.side is not None
+    assert torch.allclose(shown.side.cpu(), upsample(added, tuple(shown.side.shape)), atol=1e-5)
     rows = model.answer(seen).contrast(0, 1).rows
     assert sorted(row.part for row in rows if row.part is not None) == list(range(PARTS))
     for row in rows:

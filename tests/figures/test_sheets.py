@@ -1,13 +1,22 @@
 """Prototype, evidence and contact sheets: sizes, sums, directions, and inputs that do not fit."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageColor
 
-from dprotonet.figures import EvidenceSheetRow, contact_sheet, evidence_sheet, prototype_sheet, stack
+from dprotonet.figures import (
+    EvidenceSheetRow,
+    contact_sheet,
+    evidence_sheet,
+    prototype_sheet,
+    stack,
+    two_sided,
+)
+from dprotonet.figures.contrast_sheet import ContrastSheet, ContrastSheetRow, contrast_sheet
 from dprotonet.figures.decimals import shares
 from dprotonet.figures.evidence_sheet import LEDGER
 from dprotonet.figures.prototype_sheet import spotlit
@@ -200,6 +209,32 @@ def test_prototypes_that_do_not_match_are_refused(wrong: dict[str, object], mess
 def test_images_must_be_bytes() -> None:
     with pytest.raises(ValueError, match=r"uint8 of shape .* not torch.float32"):
         prototype_sheet(pictures(1).float(), prototype_class=[0], classes=["a"])
+
+
+def test_a_two_sided_map_has_a_colour_for_each_side_and_leaves_the_rest_grey() -> None:
+    image = torch.randint(0, 256, (3, 4, 6), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    heatmap, side = torch.zeros(4, 6), torch.ones(4, 6)
+    heatmap[0, 0] = heatmap[1, 1] = 1
+    heatmap[2, 2] = 0.25
+    side[1, 1] = -1e-9
+    drawn, grey = two_sided(image, heatmap, side).float(), image.float().mean(dim=0)
+    wanted = {(0, 0): (FOR, 0.85), (1, 1): (AGAINST, 0.85), (2, 2): (FOR, 0.425), (3, 5): (FOR, 0.0)}
+    for at, (colour, weight) in wanted.items():
+        paint = torch.tensor(ImageColor.getrgb(colour)[:3])
+        expected = (1 - weight) * grey[at] + weight * paint
+        assert torch.allclose(drawn[:, *at], expected, atol=0.51)
+
+
+@pytest.mark.parametrize("sides", [False, True])
+def test_a_contrast_sheet_says_whose_the_colours_are(sides: bool, written: list[str]) -> None:
+    row = ContrastSheetRow("beak", 1.5, 1.0, None, None, None)
+    sheet = ContrastSheet(
+        "a bird", "Hill Bird", "Vale Bird", ("predicted", ""), (2.0, 1.5), [row], (0, 0, 0), ""
+    )
+    image = torch.zeros(3, 8, 8, dtype=torch.uint8)
+    contrast_sheet(image, image, replace(sheet, sides=sides))
+    assert ("for Vale Bird" in written) == sides
+    assert ("decisive" in written) != sides
 
 
 def test_contact_sheet() -> None:

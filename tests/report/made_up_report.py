@@ -68,6 +68,7 @@ def compared(names: list[str]) -> content.ComparedClasses:
         nearest=tuple(
             content.NearestImage(name, f"train/{name}.png", bird(THUMB)) for name in (names[1], names[0])
         ),
+        told_apart=bird(THUMB),
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dprotonet.encoder.regions import Parts
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.evaluation.evaluation import evaluate_model, save_evaluation
@@ -57,6 +58,8 @@ def test_the_numbers_are_those_of_evaluate(model: Model, report: Report) -> None
         rows = sum(row.points - row.other_points for row in sides.differing)
         ahead = rows + sides.others_for + sides.others_against
         assert ahead == pytest.approx(sides.logits[0] - sides.logits[1])
+        parts = isinstance(model.prototyped.encoder.regions, Parts)
+        assert (sides.told_apart is not None) == parts  # else a decoder would have to look
         assert mistake.said in sides.sentence
         assert mistake.truth in sides.sentence
 

@@ -290,13 +290,14 @@ def test_one_class_and_not_another(client: TestClient, model: dp.Model, bird: by
     assert [near["label"] for near in compared["nearest"]] == [label, versus]
     train = model.splits().train
     assert [train.labels[near["index"]] for near in compared["nearest"]] == [label, versus]
-    wanted = {"label": label, "versus": versus, "method": "similarity"}
-    assert (
-        ended(client, client.post(f"/api/images/{image}/maps", json=wanted).json()["job"])["state"] == "done"
-    )
-    drawn = client.get(f"/api/images/{image}/maps/{label}/similarity?versus={versus}")
-    assert np.load(io.BytesIO(drawn.content)).shape == (64, 64)
+    for method in ("similarity", "contrast"):
+        wanted = {"label": label, "versus": versus, "method": method}
+        job = client.post(f"/api/images/{image}/maps", json=wanted).json()["job"]
+        assert ended(client, job)["state"] == "done"
+        drawn = client.get(f"/api/images/{image}/maps/{label}/{method}?versus={versus}")
+        assert np.load(io.BytesIO(drawn.content)).shape == (64, 64)
     assert client.get(f"/api/images/{image}/maps/{label}/similarity").status_code == 409
+    assert client.get(f"/api/images/{image}/maps/{label}/contrast").status_code == 404  # of two classes only
     same = client.post(f"/api/images/{image}/contrast", json={"label": label, "versus": label})
     assert same.status_code == 400
     assert "cannot be compared with itself" in same.json()["detail"]

@@ -130,7 +130,7 @@ def case(
         warning=sentence(warning_of(item.prediction.distance)),
         calibrated=item.prediction.calibrated,
         contrast=item.contrast,
-        compared=compared(item.answer, item.prediction.label, item.truth, training),
+        compared=compared(model, item.image, item.answer, item.truth, training),
     )
 
 

@@ -217,6 +217,7 @@ class ComparedClasses:
     others_against: float
     agreeing: tuple[ComparedRow, ...]
     nearest: tuple[NearestImage, ...]  # of the predicted class, then of the true one
+    told_apart: Picture | None = None  # where in the image, in a colour for each
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def _sides(
     samples = [data[index] for index in indices]
     answers = model.answers([sample.image for sample in samples])
     return [
-        compared(answer, answer.label(), sample.label, training)
+        compared(model, sample.image, answer, sample.label, training)
         for answer, sample in zip(answers, samples, strict=True)
     ]
 

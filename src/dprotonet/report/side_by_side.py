@@ -2,11 +2,15 @@
 
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from dprotonet.data.base import ImageData
+from dprotonet.experiment.explaining.explain_contrast import contrast_picture
+from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.nearest_images import TrainingScores
 from dprotonet.experiment.trained.answer import Answer
 from dprotonet.experiment.trained.class_contrast import ClassContrast, ContrastRow
-from dprotonet.report.content import ComparedClasses, ComparedRow, NearestImage
+from dprotonet.report.content import ComparedClasses, ComparedRow, NearestImage, Picture
 from dprotonet.report.embed import THUMB, embedded
 
 SHOWN = 5  # rows in which the classes differ
@@ -20,8 +24,11 @@ class Training:
     scores: TrainingScores
 
 
-def compared(answer: Answer, said: int, truth: int, training: Training | None) -> ComparedClasses | None:
+def compared(
+    model: Model, image: Tensor, answer: Answer, truth: int, training: Training | None
+) -> ComparedClasses | None:
     """The predicted class beside the true one; None where there is no evidence, or nothing was mistaken."""
+    said = answer.label()
     if said == truth or not len(answer.scores):
         return None
     found = answer.contrast(said, truth)
@@ -37,7 +44,17 @@ def compared(answer: Answer, said: int, truth: int, training: Training | None) -
         others_against=folded.behind,
         agreeing=_agreeing(found),
         nearest=() if training is None else _nearest(answer, (said, truth), training),
+        told_apart=_told_apart(model, image, said, truth),
     )
+
+
+def _told_apart(model: Model, image: Tensor, said: int, truth: int) -> Picture | None:
+    drawn = contrast_picture(model, image, said, truth)
+    if drawn is None:
+        return None
+    names = model.classes[said], model.classes[truth]
+    alt = "The image in grey; in blue what adds to {}, in orange what adds to {}.".format(*names)
+    return embedded(drawn, alt, longest=2 * THUMB)
 
 
 def _agreeing(found: ClassContrast) -> tuple[ComparedRow, ...]:

@@ -35,6 +35,7 @@ from dprotonet.experiment.trained.versus import (
 from dprotonet.figures import overlay, two_sided
 from dprotonet.figures.contrast_sheet import ContrastSheet, ContrastSheetRow, NearestPicture, contrast_sheet
 from dprotonet.interpretation.base import Explanation
+from dprotonet.interpretation.contrast_maps import ContrastMaps
 from dprotonet.interpretation.contrast_node import ContrastNode
 from dprotonet.interpretation.masking_task import Step
 from dprotonet.interpretation.mdm import MDM, Preset
@@ -132,6 +133,20 @@ class ExplainedContrast:
             return None
         drawn = overlay(self.source_images[item.prototype], found.heatmap.cpu())
         return boxed_place(drawn, item.source_place)
+
+
+def contrast_picture(model: TrainedModel, image: ImageLike, label: int, versus: int) -> Tensor | None:
+    """Where two classes, by number, are told apart in an image, over it, (3, H, W) uint8 with both colours.
+
+    None where regions are no parts: a decoder would have to find it.
+    """
+    by = contrast_explainer(Classifier.of_model(model))
+    if not isinstance(by, ContrastMaps):
+        return None
+    pixels = model.pixels(image)
+    (found,) = by.explain(model.inputs([pixels]), ContrastNode(model.network, [label], versus))
+    assert found.side is not None
+    return two_sided(pixels, found.heatmap.cpu(), found.side.cpu())
 
 
 def agreeing_words(found: ClassContrast) -> str:
