@@ -7,9 +7,10 @@ come. Each map is of the predicted class against its sibling. The renderer knows
 part; birds of which none is seen are left out. Measured of each map: whether the hottest pixel lies on that
 part or within 16 pixels of it, and the share of the heat on the part over the part's share of the object, the
 mean of the one over the mean of the other. `contrast` is what `explain --versus` shows, `another pair` the
-same map of the predicted class against a species of another pair, which differs elsewhere; `^2` is a map
-squared. `blind` is any place on the object, with the same probability. The decoder explains the first --slow
-birds of each run. Results are written after every bird; what --out has of a run is not done again.
+same map of the predicted class against a species of another pair, which differs elsewhere; `^0.5` is the root
+of a map, `^2` its square. `blind` is any place on the object, with the same probability. The decoder explains
+the first --slow birds of each run. Results are written after every bird; what --out has of a run is not done
+again.
 """
 
 import argparse
@@ -126,11 +127,15 @@ def heatmaps(
     maps = {name: by.explain(inputs, node)[0].raw.relu().cpu() for name, (by, node) in asked.items()}
     size = (inputs.shape[-2], inputs.shape[-1])
     ownership = model.prototyped.encoder.regions.maps(model.prototyped.encoder.feature_map(inputs))
-    squared = {f"{name} ^2": maps[name].square() for name in ("gradcam", "where prototypes differ")}
+    squared = {
+        f"{name} ^{power}": maps[name].pow(power)
+        for name in ("gradcam", "where prototypes differ")
+        for power in (2, 4)
+    }
     return found, {
         "contrast": found.raw,
         "contrast ^0.5": found.raw.sqrt(),
-        "contrast ^2": found.raw.square(),
+        "contrast ^0.25": found.raw.sqrt().sqrt(),
         "contrast, for the truth": found.raw * (found.side < 0),
         **maps,
         **squared,

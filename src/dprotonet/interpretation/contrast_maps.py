@@ -29,9 +29,10 @@ _TINY = torch.finfo(torch.float32).tiny
 class ContrastMaps(Explainer):
     """Explains a `ContrastNode` by a forward and a backward pass of the image and of its mirror image.
 
-    The heat of a place is the product of c² over levels, each relative to its largest, where c = Σ features ·
-    gradient of the difference, and c² the mean of both images. Its side is the sign of c at the last level,
-    or of what the network itself says that its places add: `added`, one pass more.
+    The heat of a place is the squared product of c² over levels, each relative to its largest, where c =
+    Σ features · gradient of the difference, and c² the mean of both images. The square makes places of second
+    rank recede and leaves the order as it is (docs/parts.md has the map without). Its side is the sign of c at
+    the last level, or of what the network itself says that its places add: `added`, one pass more.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class ContrastMaps(Explainer):
             (upsample(one.square(), task.size) + upsample(other.square(), task.size).flip(-1)) / 2
             for one, other in zip(plain, mirrored, strict=True)
         ]
-        return _product(energies), upsample(self._side(images, node, rows, plain[-1]), task.size)
+        return _product(energies).square(), upsample(self._side(images, node, rows, plain[-1]), task.size)
 
     def _side(self, images: Tensor, node: ContrastNode, rows: Tensor, last: Tensor) -> Tensor:
         if self.added is None:
