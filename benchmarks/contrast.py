@@ -7,28 +7,32 @@ come. Each map is of the predicted class against its sibling. The renderer knows
 part; birds of which none is seen are left out. Measured of each map: whether the hottest pixel lies on that
 part or within 16 pixels of it, and the share of the heat on the part over the part's share of the object, the
 mean of the one over the mean of the other. `contrast` is what `explain --versus` shows, `another pair` the
-same map of the predicted class against a species of another pair, which differs elsewhere; `^0.5` is the root
-of a map, `^2` its square. `blind` is any place on the object, with the same probability. The decoder explains
-the first --slow birds of each run. Results are written after every bird; what --out has of a run is not done
-again.
+same map of the predicted class against a species of another pair, which differs elsewhere, `shares of places`
+what each place adds to the difference, exactly; `^0.5` is the root of a map, `^2` its square. `blind` is any
+place on the object, with the same probability. The decoder explains the first --slow birds of each run.
+Results are written after every bird; what --out has of a run is not done again.
 """
 
 import argparse
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import torch
+from PIL import Image
 from torch import Tensor
 
 from dprotonet.data.base import Sample
 from dprotonet.data.birds import Birds
+from dprotonet.experiment.explaining.explain_contrast import contrast_picture
 from dprotonet.experiment.explaining.explainers import contrast_explainer, explainer
 from dprotonet.experiment.trained.classifier import Classifier
 from dprotonet.experiment.trained.trained_model import TrainedModel
+from dprotonet.figures import contact_sheet, outlined
 from dprotonet.files import write_text
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.contrast_node import ContrastNode
@@ -41,6 +45,7 @@ from dprotonet.ops import upsample
 
 NEAR = 16  # pixels
 BATCH = 12
+DRAWN = 21
 Maps = dict[str, Tensor]
 
 
@@ -59,6 +64,8 @@ def main() -> None:
                 )
                 write(options, content["birds"])
     print(json.dumps(summary(content["birds"]), indent=1))
+    if options.pictures:
+        drawn(options).save(options.pictures)
 
 
 def arguments() -> argparse.Namespace:
@@ -69,6 +76,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--per-species", type=int, default=200, help="birds to look for mistakes in")
     parser.add_argument("--images", type=int, default=40, help="mistakes of each run")
     parser.add_argument("--slow", type=int, default=10, help="of which the decoder explains so many")
+    parser.add_argument("--pictures", type=Path, help="a PNG of the first birds of the first run")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
 
@@ -137,11 +145,28 @@ def heatmaps(
         "contrast ^0.5": found.raw.sqrt(),
         "contrast ^0.25": found.raw.sqrt().sqrt(),
         "contrast, for the truth": found.raw * (found.side < 0),
+        "shares of places": found.side.abs(),
+        "shares of places ^2": found.side.square(),
+        "shares of places, for the prediction": found.side.relu(),
+        "shares of places, for the truth": (-found.side).relu(),
         **maps,
         **squared,
         "all parts": upsample(ownership.detach().sum(dim=1), size)[0],
         "centre": centre_gaussian(1, size)[0],
     }
+
+
+def drawn(options: argparse.Namespace) -> Image.Image:
+    """Birds with the outline of the deciding part, and beside each what `explain --versus` shows."""
+    model = TrainedModel.load(options.runs[0])
+    tiles, captions = list[Tensor](), list[str]()
+    for sample, said in islice(mistakes(model, options), min(options.images, DRAWN)):
+        outline = outlined(sample.image, sample.parts[sample.deciding_part], width=1)
+        shown = contrast_picture(model, sample.image, said, sample.label)
+        assert shown is not None
+        tiles += [outline, shown]
+        captions += [f"{model.classes[sample.label]}: {sample.deciding_part}", f"or {model.classes[said]}?"]
+    return contact_sheet(torch.stack(tiles), columns=6, captions=captions)
 
 
 def replaced(maps: Explainer) -> Explainer:
@@ -169,7 +194,7 @@ def blind(truth: Tensor, part: Tensor) -> dict[str, float]:
 
 def write(options: argparse.Namespace, birds: Sequence[Mapping[str, Any]]) -> None:
     """The summary, then a line for each bird."""
-    told = {**vars(options), "runs": [run.name for run in options.runs], "out": None}
+    told = {**vars(options), "runs": [run.name for run in options.runs], "out": None, "pictures": None}
     head = json.dumps({"options": told, **summary(birds)}, indent=1).removesuffix("\n}")
     lines = ",\n".join("  " + json.dumps(one) for one in birds)
     write_text(options.out, f'{head},\n "birds": [\n{lines}\n ]\n}}\n')

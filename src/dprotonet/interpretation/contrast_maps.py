@@ -31,8 +31,8 @@ class ContrastMaps(Explainer):
 
     The heat of a place is the squared product of c² over levels, each relative to its largest, where c =
     Σ features · gradient of the difference, and c² the mean of both images. The square makes places of second
-    rank recede and leaves the order as it is (docs/parts.md has the map without). Its side is the sign of c at
-    the last level, or of what the network itself says that its places add: `added`, one pass more.
+    rank recede and leaves the order as it is; docs/parts.md has the map without. Its side is the sign of c
+    at the last level, or of what the network itself says that its places add: `added`, one pass more.
     """
 
     def __init__(
