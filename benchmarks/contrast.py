@@ -6,11 +6,11 @@ Birds of a split, drawn with --seed, so that no run has seen them, that a run ta
 come. Each map is of the predicted class against its sibling. The renderer knows the pixels of the deciding
 part; birds of which none is seen are left out. Measured of each map: whether the hottest pixel lies on that
 part or within 16 pixels of it, and the share of the heat on the part over the part's share of the object, the
-mean of the one over the mean of the other. `contrast` is what `explain --versus` shows, `another pair` the
-same map of the predicted class against a species of another pair, which differs elsewhere, `shares of places`
-what each place adds to the difference, exactly; `^0.5` is the root of a map, `^2` its square. `blind` is any
-place on the object, with the same probability. The decoder explains the first --slow birds of each run.
-Results are written after every bird; what --out has of a run is not done again.
+mean of the one over the mean of the other. `contrast` is what `explain --versus` shows, `another pair's
+question` the same map of two siblings that share this part and differ in another one, `shares of places` what
+each place adds to the difference, exactly; `^0.5` is the root of a map, `^2` its square. `blind` is any place
+on the object, with the same probability. The decoder explains the first --slow birds of each run. Results are
+written after every bird; what --out has of a run is not done again.
 """
 
 import argparse
@@ -120,11 +120,11 @@ def heatmaps(
     """What `explain --versus` shows, and maps (H, W) without negative heat by name."""
     classifier = Classifier.of_model(model)
     pair: Node = ContrastNode(model.network, [said], truth)
-    other = (said + 2 + 2 * (truth % 2)) % len(model.classes)
+    other = (said // 2 * 2 + 2) % len(model.classes)
     ours = contrast_explainer(classifier)
     (found,) = ours.explain(inputs, pair)
     asked: dict[str, tuple[Explainer, Node]] = {
-        "contrast, another pair": (ours, ContrastNode(model.network, [said], other)),
+        "another pair's question": (ours, ContrastNode(model.network, [other], other + 1)),
         "where prototypes differ": (explainer("similarity", classifier), pair),
         "rows by lead": (replaced(explainer("similarity", classifier)), pair),
         "gradcam": (explainer("gradcam", classifier), pair),
