@@ -158,8 +158,9 @@ def named_preset(method: str) -> Preset | None:
     name, _, changes = method.partition(":")
     if name not in PRESETS:
         return None
-    pairs = (change.split("=", 1) for change in changes.split(",") if change)
-    return preset(name, **{key: ast.literal_eval(value) for key, value in pairs})
+    call = ast.parse(f"dict({changes})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    return preset(name, **{str(item.arg): ast.literal_eval(item.value) for item in call.keywords})
 
 
 def _explainer(subject: Subject, method: str) -> MDM | CAM:

@@ -50,6 +50,52 @@ def paper_table(name: str) -> str:
     return "\n".join(lines)
 
 
+def before_table(name: str) -> str:
+    """Markdown: the decoder before and after a change, by data set; then paired differences of all images."""
+    found = _read(name)
+    parts = []
+    for data, item in found["sets"].items():
+        means = {method: row["mean"] for method, row in item["rows"].items()}
+        further = {
+            "F / B": {method: _passes(row) for method, row in item["rows"].items()},
+            "time": {method: f"{row['of before']:.2f}" for method, row in item["rows"].items()},
+        }
+        measures = [measure for measure in next(iter(means.values()))]
+        extra = [measure for measure in means["fast"] if measure not in measures]
+        means = {m: {k: row.get(k, float("nan")) for k in (*measures, *extra)} for m, row in means.items()}
+        parts.append(f"*{data}, {item['images']} images:*\n\n{_table(means, further)}")
+    lines = head(["better by", "fast than before", "instant than before"])
+    pairs = [found["together"]["compared"][f"{method} vs before"] for method in ("fast", "instant")]
+    lines += [
+        line([measure, *(_difference(pair[measure], measure) for pair in pairs)]) for measure in pairs[0]
+    ]
+    return "\n\n".join([*parts, f"*All {found['together']['images']} images:*", "\n".join(lines)])
+
+
+def rival_table(name: str) -> str:
+    """Markdown: what `instant` gains over every CAM of one pass, with paired intervals."""
+    compared = _read(name)["sets"]["imagenet"]["compared"]
+    rivals = [pair.removeprefix("instant vs ") for pair in compared if pair.startswith("instant vs ")]
+    measures = ("deletion", "insertion", "ROAD")
+    lines = head(["instant better than", *measures])
+    for rival in rivals:
+        if rival != "before":
+            found = compared[f"instant vs {rival}"]
+            lines.append(line([f"`{rival}`", *(_difference(found[one], one) for one in measures)]))
+    return "\n".join(lines)
+
+
+def _passes(row: Json) -> str:
+    return " / ".join(f"{number:.0f}" for number in row["passes"])
+
+
+def _difference(found: Json, measure: str) -> str:
+    digits = DIGITS.get(measure, 3)
+    numbers = [f"{found[key]:+.{digits}f}".replace("-", "−") for key in ("difference", "low", "high")]
+    text = f"{numbers[0]} [{numbers[1]}, {numbers[2]}]"
+    return f"**{text}**" if found["low"] > 0 or found["high"] < 0 else text
+
+
 def compared_table(name: str) -> str:
     """Markdown: what `dprotonet compare` measured; bold is what it calls surely the best."""
     found = _read(name)
@@ -86,7 +132,8 @@ def _cell(means: Means, methods: Sequence[str], method: str, measure: str) -> st
 
 
 def _written(means: Means, method: str, measure: str) -> str:
-    return f"{means[method][measure]:.{DIGITS.get(measure, 3)}f}"
+    value = means[method][measure]
+    return "–" if value != value else f"{value:.{DIGITS.get(measure, 3)}f}"
 
 
 def _head(measure: str) -> str:
@@ -102,6 +149,8 @@ TABLES: Mapping[str, Callable[[str], str]] = {
     "decoder-imagenet": benchmark_table,
     "decoder-birds": benchmark_table,
     "decoder-ablation": benchmark_table,
+    "decoder-before": before_table,
+    "decoder-before-rivals": lambda _: rival_table("decoder-before"),
     "paper_decoder": paper_table,
     "compare-cub": compared_table,
     "compare-pets": compared_table,

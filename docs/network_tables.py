@@ -39,7 +39,12 @@ PAGES = {
     "familiarity.md": ("familiarity", "familiarity-pets", "familiarity-birds"),
     "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),
-    "decoder.md": ("decoder-imagenet", "decoder-birds", "decoder-ablation", "paper_decoder"),
+    "decoder.md": (
+        "decoder-imagenet",
+        "decoder-birds",
+        "decoder-ablation",
+        "paper_decoder",
+    ),
     "../README.md": ("summary",),
 }
 KEPT = (

@@ -267,7 +267,7 @@ class AugmentationConfig:
 class ExplainingConfig:
     """Defaults of `dprotonet explain` for this run (Section 3.4)."""
 
-    decoder: Literal["fast", "best", "paper", "sampled"] = "fast"
+    decoder: Literal["fast", "instant", "best", "paper", "sampled"] = "fast"
     """Preset of the MDM decoder at prototype nodes (docs/decoder.md)."""
     image_weight: float = 0.5
     """α of Eq. (18): weight of the image in blended heatmaps."""

@@ -20,6 +20,7 @@ TOLERANCE = 1e-4
 PRESETS = {
     "paper": preset("paper", iterations=6, sizes=(4, 7), sparsity=1.0),
     "fast": preset("fast", iterations=6, sizes=(5, 6)),
+    "instant": preset("instant", sizes=(5, 6)),
     "best": preset("best", iterations=9),
     "sampled": preset("sampled", samples=40, block=15, sizes=(4, 6)),
 }

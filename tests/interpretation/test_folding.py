@@ -192,3 +192,17 @@ def test_only_the_first_pass_is_looked_at(images: Tensor, monkeypatch: pytest.Mo
         for _ in range(3):
             folding.through(lambda: model(images))
     assert looked == [model]
+
+
+@torch.no_grad()
+def test_entered_again_it_folds_at_once(images: Tensor) -> None:
+    model = lively(chain())
+    folding = Folding(model)
+    with folding:
+        folding.through(lambda: model(images))
+    assert not any("forward" in vars(module) for module in model.modules())
+    with folding:
+        assert all("forward" in vars(module) for module in model[:2])
+        calls: list[int] = []
+        folding.through(lambda: calls.append(1))
+        assert calls == [1]

@@ -264,7 +264,7 @@ def test_a_preset_may_be_changed() -> None:
 
 
 def test_unknown_presets_and_values_are_named() -> None:
-    with pytest.raises(UserError, match="unknown preset 'quick'; known: paper, fast, best, sampled"):
+    with pytest.raises(UserError, match="unknown preset 'quick'; known: paper, fast, instant, best, sampled"):
         preset("quick")
     with pytest.raises(UserError, match="unknown preset 'quick'"):
         MDM(preset="quick")

@@ -23,7 +23,8 @@ from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import MaskStack
 from dprotonet.interpretation.mdm import MDM
 from dprotonet.interpretation.nodes import CallableNode, ClassNode, Node, RegionNode
-from dprotonet.interpretation.ranked_masks import SharedDescent, blurred, hottest
+from dprotonet.interpretation.ranked_masks import blurred, hottest
+from dprotonet.interpretation.shared_descent import SharedDescent
 
 IMAGES, HEIGHT, WIDTH, CLASSES, DIMENSION = 3, 16, 20, 4, 5
 SIZES, ITERATIONS, TAU, ETA, RATE = (3, 4, 6), 30, 0.5, 0.4, 0.02

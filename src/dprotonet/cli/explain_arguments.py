@@ -12,7 +12,7 @@ from dprotonet.cli.images import check_out
 from dprotonet.errors import UserError
 from dprotonet.percent import percent
 
-PresetName = Literal["fast", "best", "paper", "sampled"]
+PresetName = Literal["fast", "instant", "best", "paper", "sampled"]
 
 
 @dataclass(frozen=True)

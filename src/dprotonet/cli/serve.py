@@ -44,7 +44,7 @@ class ServeArguments:
     classes: Path | None = None
     """A text file with the class names of timm:NAME:WEIGHTS, one on each line (default: ImageNet's, where the
     model has them, else numbers)."""
-    preset: Literal["fast", "best", "paper", "sampled"] = "fast"
+    preset: Literal["fast", "instant", "best", "paper", "sampled"] = "fast"
     """Preset of the decoder; fast whatever the run's recipe is, because a page has many maps and the paper's
     decoder takes minutes for each. The page says which was used."""
     max_megabytes: float = 20.0

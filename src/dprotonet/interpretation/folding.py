@@ -16,6 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dprotonet.interpretation.pointwise import Pointwise, is_pointwise
+
 T = TypeVar("T")
 
 _NORMALISATIONS = {"native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit"}
@@ -30,13 +32,20 @@ class Pair(NamedTuple):
 
 
 class Folding:
-    """Of one network while it is borrowed: looks in the first pass, then folds until the context ends."""
+    """Of one network while it is borrowed: looks in the first pass, then folds until the context ends.
+
+    What was seen is remembered: entered again, it folds at once.
+    """
 
     def __init__(self, model: nn.Module | None) -> None:
         self.model, self._stack = model, ExitStack()
-        self._looking = model is not None
+        self._pairs: Sequence[Pair] | None = None if model is not None else ()
+        self._looking = False
 
     def __enter__(self) -> "Folding":
+        self._looking = self._pairs is None
+        if self._pairs:
+            self._stack.enter_context(folded(self._pairs))
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -52,7 +61,7 @@ class Folding:
             return ask()
         with seen_pairs(cast(nn.Module, self.model)) as pairs:
             answer = ask()
-        self._looking = False
+        self._looking, self._pairs = False, pairs
         if not pairs:
             return answer
         self._stack.enter_context(folded(pairs))
@@ -193,7 +202,15 @@ def _place(values: Tensor) -> int:
 
 
 def _convolving(convolution: nn.Conv2d, weight: Tensor, bias: Tensor) -> Callable[[Tensor], Tensor]:
-    return lambda images: convolution._conv_forward(images, weight, bias)
+    quick = Pointwise(weight, bias) if is_pointwise(convolution) else None
+
+    def convolved(images: Tensor) -> Tensor:
+        single = images.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+        if quick is not None and single:
+            return quick(images)
+        return convolution._conv_forward(images, weight, bias)
+
+    return convolved
 
 
 def _behind(normalisation: nn.BatchNorm2d) -> Callable[[Tensor], Tensor]:

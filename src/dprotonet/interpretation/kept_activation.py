@@ -43,6 +43,12 @@ class KeptActivation:
         inverse = inverse if differs else inverse.where(~dead, 0.0)
         return cls(wanted, blank, torch.where(against, -inverse, inverse), against)
 
+    @classmethod
+    def unmeasured(cls, task: MaskingTask) -> "KeptActivation":
+        """A single number as it is, for a node that rises: neither 0 nor 1 means anything."""
+        none = task.images.new_zeros(task.count, 1)
+        return cls(none, none, torch.ones_like(none[:, 0]), torch.zeros_like(none[:, 0], dtype=torch.bool))
+
     def warn(self, task: MaskingTask) -> None:
         """Say which images the node does not depend on."""
         for row in (self.scale == 0).nonzero().flatten().tolist():

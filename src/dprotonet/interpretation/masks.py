@@ -33,6 +33,17 @@ class MaskStack:
         """g(d_i) of every size and image, (S, N, H, W)."""
         return torch.stack([upsample(vector, size) for vector in self.vectors.values()])
 
+    def mean(self, size: tuple[int, int]) -> Tensor:
+        """The mean of g(d_i) over sizes, (N, H, W), as two matrix products: a fraction of the time.
+
+        On a CPU image by image: a product rounds otherwise for another number of images.
+        """
+        down, across = _enlarging(tuple(self.vectors), size, self.parameters[0])
+        if self.parameters[0].device.type != "cpu":
+            return _enlarged_mean(self.parameters, down, across)
+        images = zip(*(vector.split(1) for vector in self.parameters), strict=True)
+        return torch.cat([_enlarged_mean(vectors, down, across) for vectors in images])
+
     def area(self) -> Tensor:
         """Mean of |d_i|, (S, N): the share of the image that is let through."""
         return torch.stack([vector.abs().mean(dim=(-2, -1)) for vector in self.vectors.values()])
@@ -44,6 +55,18 @@ class MaskStack:
 
     def detached(self) -> dict[int, Tensor]:
         return {size: vector.detach().clone() for size, vector in self.vectors.items()}
+
+
+def _enlarged_mean(vectors: Sequence[Tensor], down: Tensor, across: Sequence[Tensor]) -> Tensor:
+    wide = [vector @ matrix for vector, matrix in zip(vectors, across, strict=True)]
+    return down @ torch.cat(wide, dim=-2)
+
+
+def _enlarging(sizes: Sequence[int], size: tuple[int, int], like: Tensor) -> tuple[Tensor, list[Tensor]]:
+    """What enlarges the rows of all mask vectors (H, Σ s), divided by their number, and columns (s, W)."""
+    down = torch.cat([upsample(torch.eye(one).unsqueeze(0), (size[0], one))[0] for one in sizes], dim=1)
+    across = [upsample(torch.eye(one).unsqueeze(0), (one, size[1]))[0].to(like) for one in sizes]
+    return down.to(like) / len(sizes), across
 
 
 def resized(heat: Tensor, size: int) -> Tensor:

@@ -29,6 +29,9 @@ from dprotonet.interpretation.targets import Targets
 PRESETS: dict[str, "Preset"] = {
     "paper": Algorithm1(),
     "fast": RankedMasks(),
+    "instant": RankedMasks(
+        iterations=2, rate=0.3, zoom=1.0, brightness=(0.3,), asks=("hide black", "keep blur")
+    ),
     "best": RankedMasks(iterations=60, rate=0.04),
     "sampled": SampledMasks(),
 }
@@ -141,7 +144,7 @@ class MDM(Explainer):
 
     def finish(self, task: MaskingTask, step: Step, trace: Tensor) -> list[Explanation]:
         """Explanations from the last step that was taken; `trace` (steps, N) are the losses on the way."""
-        with borrowed(task.node.model):
+        with borrowed(task.node.model), task.folding:
             heatmaps = self.preset.heatmap(task, step.raw)
         heatmaps = heatmaps.where(~_is_flat(step.raw), 0.0)
         warn_of_empty(heatmaps, task.node.name)

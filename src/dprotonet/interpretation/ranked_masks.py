@@ -7,7 +7,6 @@ left unranked, and nothing need be tuned between keeping and hiding. The deepest
 a node that knows where it looks may do so instead (`own_guess`).
 """
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -15,19 +14,20 @@ import torch
 from torch import Tensor
 
 from dprotonet.errors import UserError
+from dprotonet.interpretation.asked import TOGETHER, Asked, asked_in_turn, check_asks
 from dprotonet.interpretation.first_guess import first_guess
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask, Step
 from dprotonet.interpretation.masks import MaskStack, resized
+from dprotonet.interpretation.shared_descent import SharedDescent
 from dprotonet.ops import unit_range
 
-_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples fill an interval evenly, whenever one stops
 _KERNEL, _SIGMA = 11, 5.0
 
 
 @dataclass(frozen=True)
 class RankedMasks:
-    """The `fast` and `best` presets.
+    """The `fast`, `instant` and `best` presets.
 
     Deviation: the paper learns each size by itself and asks only that the activation be kept; see
     docs/decoder.md for what each change bought.
@@ -36,6 +36,7 @@ class RankedMasks:
     sizes: tuple[int, ...] = tuple(range(6, 16))
     iterations: int = 16
     rate: float = 0.06
+    asks: tuple[str, ...] = TOGETHER  # what the steps ask, one after the other (`asked`)
     smallest: float = 0.1  # share of the image that is kept or hidden, q
     largest: float = 0.8
     softness: float = 0.05  # how gradually a place passes from hidden to kept, in units of the mask
@@ -51,25 +52,28 @@ class RankedMasks:
     def __post_init__(self) -> None:
         if not self.sizes or min(self.sizes) < 1 or self.iterations < 1 or self.softness <= 0:
             raise UserError(f"{self}: sizes and iterations >= 1 and softness > 0 are possible")
+        check_asks(self.asks)
+        if not self.brightness:
+            raise UserError(f"{self}: brightness needs an exponent or several")
         if not 0 <= self.focus <= 1 or not 0 <= self.trust <= 1:
             raise UserError(f"{self}: 0 <= focus <= 1 and 0 <= trust <= 1 are possible")
         if not 0 < self.smallest <= self.largest < 1:
             raise UserError(f"{self}: 0 < smallest <= largest < 1 is possible")
 
     def steps(self, task: MaskingTask) -> Generator[Step]:
-        share = KeptActivation.of(task)
+        share = self._share(task)
         share.warn(task)
         guess = self._guess(task)
         stack, speeds = self._started(guess)
         weight = torch.where(guess.isnan(), 1.0, self.focus + (1 - self.focus) * guess)
         descent = SharedDescent(stack.parameters, rate=self.rate, speeds=speeds)
-        references = (blurred(task.images), torch.zeros_like(task.images))
-        for number in range(1, self.iterations + 1):
-            size = self.smallest + (self.largest - self.smallest) * ((0.5 + number * _GOLDEN) % 1)
-            loss = self._descend(task, stack, share, references[number % 2], size)
+        hidden = {"blur": blurred(task.images), "black": torch.zeros_like(task.images)}
+        questions = asked_in_turn(self.asks, self.iterations, self.smallest, self.largest)
+        for number, asked in enumerate(questions, 1):
+            loss = self._descend(task, stack, share, asked, hidden[asked.behind])
             descent.step()
             stack.clamp()
-            raw = weight * stack.enlarged(task.size).detach().sum(dim=0)
+            raw = weight * len(self.sizes) * stack.mean(task.size).detach()
             yield Step(number, self.iterations, loss, stack.detached(), raw)
 
     @torch.no_grad()
@@ -78,9 +82,11 @@ class RankedMasks:
 
         A vector is never kept to the last, so there the map is left as it is.
         """
-        share, plain = KeptActivation.of(task), unit_range(raw)
+        share, plain = self._share(task), unit_range(raw)
         if share.wanted.shape[1] > 1:
             return plain
+        if len(self.brightness) == 1:
+            return plain ** self.brightness[0]
         heats = torch.stack([plain**exponent for exponent in self.brightness])
         rows = task.rows.repeat(len(heats))
         shown = task.images.repeat(len(heats), 1, 1, 1) * heats.flatten(0, 1).unsqueeze(1)
@@ -95,6 +101,11 @@ class RankedMasks:
     def above(self, raw: Tensor) -> Tensor | None:
         """None: the map is a ranking and has no γ."""
         return None
+
+    def _share(self, task: MaskingTask) -> KeptActivation:
+        """Of a node that rises the direction is enough, where no brightness is chosen: no pass."""
+        rises = getattr(task.node, "rises", False) and len(self.brightness) == 1
+        return KeptActivation.unmeasured(task) if rises else KeptActivation.of(task)
 
     def _guess(self, task: MaskingTask) -> Tensor:
         """Where the network seems to look (N, H, W), at most 1; all NaN for an image without a guess."""
@@ -114,52 +125,25 @@ class RankedMasks:
         return MaskStack({size: torch.where(silent, self.start, heat) for size, heat in seen.items()}), speeds
 
     def _descend(
-        self, task: MaskingTask, stack: MaskStack, share: KeptActivation, reference: Tensor, size: float
+        self, task: MaskingTask, stack: MaskStack, share: KeptActivation, asked: Asked, reference: Tensor
     ) -> Tensor:
-        """Gradients of all masks for one size of what is kept or hidden; the losses (N,)."""
+        """Gradients of all masks for what is kept or hidden; the losses (N,)."""
 
         def loss(masks: Tensor, rows: Tensor) -> Tensor:
-            kept = hottest(masks, size, self.softness).unsqueeze(1)
+            kept = hottest(masks, asked.share, self.softness).unsqueeze(1)
+            shown = {"keep": [kept], "hide": [1 - kept], "both": [kept, 1 - kept]}[asked.what]
             images, blank = task.images[rows], reference[rows]
-            both = torch.cat([images * kept + blank * (1 - kept), images * (1 - kept) + blank * kept])
-            shares = share(task.activation(both, rows.repeat(2)), rows.repeat(2))
-            with_them, without = shares.chunk(2)
-            return self.hide * without - with_them
+            masked = torch.cat([images * some + blank * (1 - some) for some in shown])
+            again = rows.repeat(len(shown))
+            first, *second = share(task.activation(masked, again), again).chunk(len(shown))
+            if asked.what == "hide":
+                return self.hide * first
+            return self.hide * second[0] - first if second else -first
 
-        mean = stack.enlarged(task.size).mean(dim=0)
-        losses, gradient = task.gradient(mean, task.rows, loss, each=2)
+        mean = stack.mean(task.size)
+        losses, gradient = task.gradient(mean, task.rows, loss, each=asked.images)
         mean.backward(gradient)
         return losses
-
-
-class SharedDescent:
-    """Adam with one step size for a whole mask instead of one for each of its numbers.
-
-    Adam moves every number alike, so places without influence wander by the sign of rounding errors; here
-    they stay where the first guess put them, and a batch gives what its images give one by one.
-    """
-
-    def __init__(
-        self, parameters: list[Tensor], *, rate: float, speeds: list[Tensor], decay: float = 0.9
-    ) -> None:
-        self.parameters, self.rate, self.decay, self._number = parameters, rate, decay, 0
-        self.speeds = speeds
-        self._mean = [torch.zeros_like(item) for item in parameters]
-        self._square = [item.new_zeros(len(item), 1, 1) for item in parameters]
-
-    @torch.no_grad()
-    def step(self) -> None:
-        self._number += 1
-        unbias = 1 - self.decay**self._number
-        for item, speed, mean, square in zip(
-            self.parameters, self.speeds, self._mean, self._square, strict=True
-        ):
-            assert item.grad is not None
-            mean.lerp_(item.grad, 1 - self.decay)
-            square.lerp_(item.grad.square().mean(dim=(-2, -1), keepdim=True), 1 - self.decay)
-            length = (square / unbias).sqrt().clamp_min(torch.finfo(item.dtype).tiny)
-            item.sub_(self.rate * speed * (mean / unbias) / length)
-            item.grad = None
 
 
 def hottest(masks: Tensor, share: float, softness: float) -> Tensor:
