@@ -8,13 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
+from dprotonet.data.base import ImageData
 from dprotonet.encoder.regions import Parts
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.evaluation.evaluation import evaluate_model, save_evaluation
+from dprotonet.experiment.explaining import explain
+from dprotonet.experiment.explaining.row_marks import row_marks
 from dprotonet.experiment.model import Model
+from dprotonet.experiment.prototypes import facts
+from dprotonet.experiment.prototypes import split_evidence as split_evidence_of
+from dprotonet.experiment.prototypes.split_evidence import split_evidence
 from dprotonet.experiment.runs.run_folder import unknown_source
 from dprotonet.interpretation.mdm import preset
+from dprotonet.report import cases as report_cases
 from dprotonet.report.comparison import comparison
 from dprotonet.report.content import Report
 from dprotonet.report.gather import gather
@@ -99,6 +106,34 @@ def test_evidence_adds_up_to_the_logits(model: Model, report: Report) -> None:
                 assert row.similarity * row.weight == pytest.approx(row.points)
                 assert row.place is not None
                 assert row.source_placed
+
+
+def test_no_image_is_looked_at_twice(model: Model, report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts and nearest images share a pass over the training images, heatmaps and marks their rows."""
+    passes, rows = list[int](), list[int]()
+
+    def counted_pass(model: Model, data: ImageData, *rest: object) -> object:
+        passes.append(len(data))
+        return split_evidence(model, data, *rest)  # type: ignore[arg-type]
+
+    def counted_rows(model: Model, images: object, chosen: list[list[object]]) -> object:
+        rows.append(sum(map(len, chosen)))
+        return row_marks(model, images, chosen)  # type: ignore[arg-type]
+
+    for module in (facts, split_evidence_of):
+        monkeypatch.setattr(module, "split_evidence", counted_pass)
+    for module in (report_cases, explain):
+        monkeypatch.setattr(module, "row_marks", counted_rows)
+    (model.folder / facts.FILE).unlink()  # type: ignore[operator]
+    wishes = ReportOptions(sure=1, unsure=1, mistakes=1, top=2, preset=QUICK)
+    assert gather(model, wishes, made="today") == report
+    assert report.mistakes is not None
+    assert report.mistakes.total  # so that nearest images are asked for
+    assert passes == [len(build_splits(model.config.data).train)]
+    assert sorted(rows) == [
+        0,
+        sum(len(one.rows) for group in report.groups for case in group.cases for one in case.arguments),
+    ]
 
 
 def test_groups_are_what_they_say(report: Report) -> None:

@@ -58,11 +58,13 @@ class Places:
     marks: Mapping[tuple[int, int], RowMark] = field(default_factory=dict)  # by image and prototype
 
 
-def marks_of(model: Model, images: Sequence[Studied], *, top: int) -> dict[tuple[int, int], RowMark]:
-    """What the rows of these images are worth, by image and prototype."""
-    chosen = [item.items(top) for item in images]
+def marks_of(
+    model: Model, images: Sequence[Studied], known: Mapping[tuple[int, int], RowMark], *, top: int
+) -> dict[tuple[int, int], RowMark]:
+    """What the rows of these images are worth, by image and prototype; the known are not looked at again."""
+    chosen = [[row for row in item.items(top) if (item.index, row.prototype) not in known] for item in images]
     found = row_marks(model, [item.image for item in images], chosen)
-    return {
+    return dict(known) | {
         (image.index, item.prototype): mark
         for image, items, marks in zip(images, chosen, found, strict=True)
         for item, mark in zip(items, marks, strict=True)

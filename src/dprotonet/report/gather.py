@@ -17,7 +17,7 @@ from dprotonet.experiment.explaining.pictures import source_images
 from dprotonet.experiment.explaining.row_marks import measured_limit
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, kept_facts, stored_facts
-from dprotonet.experiment.prototypes.nearest_images import TrainingScores
+from dprotonet.experiment.prototypes.nearest_images import CollectedScores, TrainingScores
 from dprotonet.experiment.runs.row_places import PlaceLimit
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.progress import NamedProgress
@@ -89,8 +89,9 @@ class _Gathering:
         chosen = {} if splits is None or evaluation is None else self._studied(splits.test, evaluation)
         self._measure_limit(splits)
         sources, places = self._places([item for found in chosen.values() for item in found])
-        facts = None if sources is None else self._facts(splits)
-        training = self._training(splits, evaluation)
+        looked = self._looked(splits, evaluation)
+        facts = None if sources is None else self._facts(splits, looked)
+        training = self._training(splits, looked)
         return Report(
             about=about(self.model, folder=self.folder, preset=self.wishes.preset),
             made=made,
@@ -182,12 +183,16 @@ class _Gathering:
                 f"A sure limit for the warning of rows whose two places do not look alike: {caution}."
             )
 
-    def _facts(self, splits: Splits | None) -> tuple[PrototypeFacts, ...] | None:
+    def _facts(
+        self, splits: Splits | None, looked: CollectedScores | None
+    ) -> tuple[PrototypeFacts, ...] | None:
         looking = partial(self.on_progress, "looking at prototypes")
         found = (
             kept_facts(self.model)
             if splits is None
-            else stored_facts(self.model, splits.train, on_progress=looking)
+            else stored_facts(
+                self.model, splits.train, on_progress=looking, on_batch=None if looked is None else looked.add
+            )
         )
         if found is None:
             self.missing.append(
@@ -210,7 +215,7 @@ class _Gathering:
             return None, Places({}, {})
         makers = Heatmaps(self.model, self.wishes, self.on_progress)
         places = makers.places(images, self.at_hand.places)
-        places = replace(places, marks=marks_of(self.model, images, top=self.wishes.top))
+        places = replace(places, marks=marks_of(self.model, images, places.marks, top=self.wishes.top))
         self._tell_of_heatmaps(len(places.sources))
         return source_images(self.model), places
 
@@ -247,14 +252,22 @@ class _Gathering:
         shown = {key: tuple(map(shown_case, items)) for key, items in chosen.items()}
         return tuple(CaseGroup(key, *GROUPS[key], cases) for key, cases in shown.items() if cases)
 
-    def _training(self, splits: Splits | None, evaluation: Evaluation | None) -> Training | None:
-        """What every prototype says of the training images, where a mistake is to be compared with them."""
+    def _looked(self, splits: Splits | None, evaluation: Evaluation | None) -> CollectedScores | None:
+        """Where scores of the training images go, if a mistake is to be compared with them."""
         if splits is None or evaluation is None or not self.model.prototypes:
             return None
         if bool((evaluation.probabilities.argmax(1) == evaluation.predictions.labels).all()):
             return None
+        return CollectedScores(self.model, len(splits.train))
+
+    def _training(self, splits: Splits | None, looked: CollectedScores | None) -> Training | None:
+        """What every prototype says of the training images; they are gone over once if facts were made."""
+        if splits is None or looked is None:
+            return None
         looking = partial(self.on_progress, "looking for the nearest training images")
-        return Training(splits.train, TrainingScores.of(self.model, splits.train, on_progress=looking))
+        known = looked.whole()
+        scores = known or TrainingScores.of(self.model, splits.train, on_progress=looking)
+        return Training(splits.train, scores)
 
     def _mistakes(
         self, splits: Splits | None, evaluation: Evaluation | None, training: Training | None

@@ -27,7 +27,7 @@ class Heatmaps:
     def places(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
         """Where the images look like their prototypes, and where all prototypes lie in their sources."""
         made = Places({}, {}) if self.wishes.heatmaps == "stored" else self._made(images, known)
-        return Places({**known, **made.images}, {**self._sources(made.sources), **made.sources})
+        return Places({**known, **made.images}, {**self._sources(made.sources), **made.sources}, made.marks)
 
     def _made(self, images: Sequence[Studied], known: Mapping[tuple[int, int], Tensor]) -> Places:
         chosen = [
@@ -45,6 +45,7 @@ class Heatmaps:
         return Places(
             {(image.index, row.item.prototype): row.input.heatmap.cpu() for image, row in pairs},
             {row.item.prototype: row.source.heatmap.cpu() for _, row in pairs},
+            {(image.index, row.item.prototype): row.mark for image, row in pairs if row.mark is not None},
         )
 
     def _advance(self, now: ExplainProgress) -> None:

@@ -103,7 +103,8 @@ def measured_limit(
         (answer,) = model.answers([image])
         if answer.label() == label:
             numbers = [item.prototype for item in answer.evidence(label)[:top]]
-            ranks += _ranks(model, model.inputs([image]), numbers, sources)
+            inputs = model.inputs([image])
+            ranks += _ranks(model, inputs, numbers, sources, _points(model, inputs, numbers)[0])
             images += 1
         if on_progress is not None:
             on_progress(index + 1, len(known))
@@ -144,13 +145,17 @@ def _marks(
     model: TrainedModel, image: Tensor, numbers: Sequence[int], sources: _Sources, limit: float | None
 ) -> list[RowMark]:
     inputs = model.inputs([image])
-    kept = kept_share(_points(model, inputs, numbers)[0], _points(model, _noisy(inputs), numbers))
-    ranks = _ranks(model, inputs, numbers, sources)
+    points = _points(model, inputs, numbers)[0]
+    kept = kept_share(points, _points(model, _noisy(inputs), numbers))
+    ranks = _ranks(model, inputs, numbers, sources, points)
     return [RowMark(share, rank, limit) for share, rank in zip(kept.tolist(), ranks, strict=True)]
 
 
-def _ranks(model: TrainedModel, inputs: Tensor, numbers: Sequence[int], sources: _Sources) -> list[float]:
-    features, points = _features(model, inputs)[0], _points(model, inputs, numbers)[0]
+def _ranks(
+    model: TrainedModel, inputs: Tensor, numbers: Sequence[int], sources: _Sources, points: Tensor
+) -> list[float]:
+    """`points` (M, 2) are where the prototypes are found in the image."""
+    features = _features(model, inputs)[0]
     return [
         place_rank(features, sources[number].features, torch.stack([point, sources[number].points[0]]))
         for number, point in zip(numbers, points, strict=True)

@@ -9,7 +9,7 @@ are others or it is damaged, and a folder that cannot be written to costs the ti
 import json
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from dprotonet.data.base import ImageData
 from dprotonet.errors import ComputationError
 from dprotonet.experiment.prototypes.split_evidence import (
+    LabelledEvidence,
     check_split,
     split_evidence,
     splits_of_run,
@@ -32,6 +33,8 @@ from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import tensor_digest
 
 logger = logging.getLogger(__name__)
+
+OnBatch = Callable[[LabelledEvidence], None]
 
 FORMAT = 2
 FILE = "prototype_facts.json"
@@ -91,21 +94,28 @@ def _checked(kind: type, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def prototype_facts(
-    model: TrainedModel, train: ImageData, *, nearest: int = 10, on_progress: Progress | None = None
+    model: TrainedModel,
+    train: ImageData,
+    *,
+    nearest: int = 10,
+    on_progress: Progress | None = None,
+    on_batch: OnBatch | None = None,
 ) -> tuple[PrototypeFacts, ...]:
     """Facts of every prototype, in order, in one pass over the training images.
 
-    `on_progress` hears of (images done, images in all). With fewer images than `nearest` all of them are
-    named; purity looks at no more of them than the prototype's class has images.
+    `on_progress` hears of (images done, images in all), `on_batch` gets what was seen. With fewer images than
+    `nearest` all of them are named; purity looks at no more of them than the prototype's class has images.
     """
     check_split(model, train)
     network = model.prototyped
     owner = network.prototype_class
     found = NearestImages(len(owner), nearest=min(nearest, len(train)), device=owner.device)
     fires = torch.zeros(len(owner), dtype=torch.long, device=owner.device)
-    for evidence, labels in split_evidence(model, train, on_progress):
-        found.update(evidence.distances, labels)
-        fires += fired(network, evidence)
+    for batch in split_evidence(model, train, on_progress):
+        found.update(batch.evidence.distances, batch.labels)
+        fires += fired(network, batch.evidence)
+        if on_batch is not None:
+            on_batch(batch)
     if not found.distances.isfinite().all():
         raise ComputationError("distances to prototypes are not finite; the run's weights are damaged")
     return _facts(model, train, found, fires)
@@ -156,6 +166,7 @@ def stored_facts(
     nearest: int = 10,
     on_scan: Progress | None = None,
     on_progress: Progress | None = None,
+    on_batch: OnBatch | None = None,
 ) -> tuple[PrototypeFacts, ...]:
     """The facts in the run folder, made first (and kept there) if it has none of these weights.
 
@@ -171,7 +182,7 @@ def stored_facts(
     if kept is not None:
         return kept
     train = splits_of_run(model, on_scan).train if train is None else train
-    made = prototype_facts(model, train, nearest=nearest, on_progress=on_progress)
+    made = prototype_facts(model, train, nearest=nearest, on_progress=on_progress, on_batch=on_batch)
     _keep(model, {**key, "data": train.fingerprint}, made)
     return made
 

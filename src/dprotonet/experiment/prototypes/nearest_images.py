@@ -4,13 +4,13 @@ Two images are alike if all prototypes find as much of themselves in the one as 
 that with the least squared difference of scores, over the prototypes of all classes.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from dprotonet.data.base import ImageData
-from dprotonet.experiment.prototypes.split_evidence import split_scores
+from dprotonet.experiment.prototypes.split_evidence import LabelledEvidence, scores_room, split_scores
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.progress import Progress
 from dprotonet.training.score_rows import ScoreRows
@@ -38,3 +38,25 @@ class TrainingScores:
             return None
         apart = [(some.double() - asked).square().sum(dim=1) for _, some in self.scores.blocks(own)]
         return int(own[torch.cat(apart).argmin()])
+
+
+@dataclass
+class CollectedScores:
+    """The same, from batches in order that somebody goes over for another reason."""
+
+    model: TrainedModel
+    images: int
+    rows: ScoreRows | None = None
+    labels: list[Tensor] = field(default_factory=list)
+
+    def add(self, batch: LabelledEvidence) -> None:
+        if self.rows is None:
+            self.rows = ScoreRows.empty(scores_room(self.model, self.images))
+        self.rows.put(sum(map(len, self.labels)), batch.evidence.scores)
+        self.labels.append(batch.labels.cpu())
+
+    def whole(self) -> TrainingScores | None:
+        """All of them, if all were seen."""
+        if self.rows is None or sum(map(len, self.labels)) != self.images:
+            return None
+        return TrainingScores(self.rows, torch.cat(self.labels))

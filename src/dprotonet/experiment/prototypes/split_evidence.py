@@ -73,10 +73,7 @@ class SplitScores(NamedTuple):
 def split_scores(model: TrainedModel, data: ImageData, on_progress: Progress | None = None) -> SplitScores:
     """One pass over the split; how much room the scores take is said before, if they go to disk."""
     check_split(model, data)
-    room = Room(len(data), len(model.prototyped.prototype_class), default_cache().parent)
-    if room.on_disk:
-        logger.warning("%s", room.told)
-    rows, wanted = ScoreRows.empty(room), torch.tensor(evenly(len(data)))
+    rows, wanted = ScoreRows.empty(scores_room(model, len(data))), torch.tensor(evenly(len(data)))
     labels, distances, done = [], [], 0
     for item, named in split_evidence(model, data, on_progress):
         rows.put(done, item.scores)
@@ -85,6 +82,14 @@ def split_scores(model: TrainedModel, data: ImageData, on_progress: Progress | N
         labels.append(named.cpu())
         done += len(named)
     return SplitScores(rows, torch.cat(labels), torch.cat(distances))
+
+
+def scores_room(model: TrainedModel, images: int) -> Room:
+    """What the scores of so many images take, which is said if they go to disk."""
+    room = Room(images, len(model.prototyped.prototype_class), default_cache().parent)
+    if room.on_disk:
+        logger.warning("%s", room.told)
+    return room
 
 
 def _source(model: TrainedModel, data: ImageData) -> tuple[ViewSource, DProtoNet]:
