@@ -36,8 +36,8 @@ package: .venv/dev.stamp ## wheel and sdist into dist/, tried in a fresh environ
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python scripts/check_package.py dist --constraints constraints.txt
 
-bench: .venv/dev.stamp ## speed and memory as ratios, JSON on stdout
-	@for script in $(filter-out benchmarks/timing.py benchmarks/subjects.py benchmarks/unknown_images.py benchmarks/paper_decoder.py benchmarks/row_start.py benchmarks/recipe_folds.py benchmarks/cabrnet_step.py benchmarks/images_per_class.py benchmarks/joint_changes.py benchmarks/part_names.py benchmarks/predict_files.py benchmarks/predict_many.py benchmarks/calibration.py,$(wildcard benchmarks/*.py)); do echo "== $$script" >&2; $(BIN)/python $$script || exit 1; done
+bench: .venv/dev.stamp ## all ratios of speed and memory, one JSON object on stdout
+	@$(BIN)/python benchmarks/bench.py
 
 .PHONY: docs
 docs: .venv/dev.stamp ## the documentation as a site, into build/site

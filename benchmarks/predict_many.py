@@ -3,8 +3,10 @@
     python benchmarks/predict_many.py --run RUN --images 10000 --out docs/results/predict-many.json
 
 Small JPEGs are made first, some of them broken. Both tables are made by `dprotonet predict`, in processes of
-its own. Memory is the resident size of the process, seen several times a second. How fast a table is beside
-the bare network is for predict_files.py to say.
+its own. Memory is the resident size of the process, seen several times a second. Speed is CPU seconds beside
+those of the bare network, which gets some of the same images decoded and normalised, before the table and
+after it; what `dprotonet predict` of one image takes counts as its start. predict_files.py measures the same
+in turns within one process, on larger photographs.
 """
 
 import argparse
@@ -20,12 +22,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from PIL import Image
 from timing import tell
 
 from dprotonet.data.birds import Birds
+from dprotonet.experiment.trained.answered_files import batches_of
+from dprotonet.experiment.trained.trained_model import TrainedModel
 
 BATCH = 32
+BARE = 30  # batches that the bare network gets
 PICTURES = 240  # different birds; further images are these, shifted
 
 
@@ -45,24 +51,39 @@ def photographs(folder: Path, options: argparse.Namespace) -> int:
     return broken
 
 
-def command(options: argparse.Namespace, images: Path, out: Path) -> list[str]:
-    words = [
-        "predict",
-        str(options.run),
-        str(images),
-        "--out",
-        str(out),
-        "--batch-size",
-        str(BATCH),
-        "--json",
-    ]
-    return [sys.executable, "-m", "dprotonet", *words]
+def command(options: argparse.Namespace, *more: str | Path) -> list[str]:
+    return [sys.executable, "-m", "dprotonet", "predict", str(options.run), *map(str, more)]
+
+
+def table(options: argparse.Namespace, images: Path, out: Path) -> list[str]:
+    return command(options, images, "--out", out, "--batch-size", str(BATCH), "--json")
+
+
+@torch.no_grad()
+def bare_seconds(options: argparse.Namespace, images: Path) -> float:
+    """CPU seconds that the network takes for one image, decoded and normalised."""
+    model = TrainedModel.load(options.run)
+    whole = [path for path in sorted(images.rglob("*.jpg")) if int(path.stem) % 997 != 500]
+    inputs = [model.inputs(paths) for paths in batches_of(whole[: BARE * BATCH], BATCH)]
+    model.network(inputs[0])  # the first is slower
+    begun = time.process_time()
+    for batch in inputs:
+        model.network(batch)
+    return (time.process_time() - begun) / sum(map(len, inputs))
+
+
+def starting_seconds(options: argparse.Namespace, images: Path) -> float:
+    """CPU seconds of a process that answers to one image."""
+    before = os.times()
+    subprocess.run(command(options, next(images.rglob("*.jpg"))), check=True, capture_output=True)
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def in_one_go(options: argparse.Namespace, images: Path, out: Path) -> dict[str, Any]:
     """CPU seconds, and resident megabytes at each tenth of the rows."""
     before, begun = os.times(), time.perf_counter()
-    with subprocess.Popen(command(options, images, out), stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(table(options, images, out), stdout=subprocess.PIPE, text=True) as process:
         seen = list(sizes(process, Path(f"{out}.part")))
         said = process.stdout.read() if process.stdout else ""
     if process.returncode:
@@ -97,7 +118,7 @@ def killed_and_resumed(options: argparse.Namespace, images: Path, out: Path) -> 
     part, batches = Path(f"{out}.part"), -(-options.images // BATCH)
     while not out.exists():
         until = chance.randrange(batches) if kills < options.kills else 10**9
-        with subprocess.Popen(command(options, images, out), stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(table(options, images, out), stdout=subprocess.DEVNULL) as process:
             while process.poll() is None:
                 if part.exists() and part.read_bytes().count(b"\n") > until:
                     process.kill()
@@ -112,7 +133,9 @@ def killed_and_resumed(options: argparse.Namespace, images: Path, out: Path) -> 
 def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     images = folder / "images"
     broken = photographs(images, options)
+    bare, start = bare_seconds(options, images), starting_seconds(options, images)
     found = in_one_go(options, images, folder / "one.csv")
+    bare = (bare + bare_seconds(options, images)) / 2
     said = json.loads(found.pop("said"))
     kills = killed_and_resumed(options, images, folder / "killed.csv")
     return {
@@ -121,6 +144,11 @@ def measured(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "broken": broken,
         "named_as_broken": len(said["unreadable"]),
         **found,
+        "pixels": TrainedModel.load(options.run).config.data.image_size,
+        "bare_cpu_milliseconds_an_image": round(1000 * bare, 2),
+        "starting_cpu_seconds": round(start, 1),
+        "ratio": round(bare * options.images / found["cpu_seconds"], 3),
+        "ratio_without_the_start": round(bare * options.images / (found["cpu_seconds"] - start), 3),
         "kills": kills,
         "same_bytes_after_kills": filecmp.cmp(folder / "one.csv", folder / "killed.csv", shallow=False),
     }
