@@ -44,7 +44,10 @@ from dprotonet.interpretation.mdm import MDM, PRESETS, preset
 from dprotonet.network import Network
 
 ACCEPTED = Path(__file__).resolve().parents[1] / "docs" / "results" / "counted-costs.json"
-ALLOWED = 1.01  # of bytes and operations: other builds of torch divide a step otherwise
+IMAGES, FILES = "images through the backbone", "files opened, of all in the data set"
+ALLOWED = {"operations": 1.01, "bytes of tensors at most": 1.01, IMAGES: 1.15, FILES: 1.15}
+"""How far they may grow, passes not at all: other builds of torch divide a step otherwise, and which images are
+pushed or explained depends on answers whose last digits differ between machines."""
 
 EDGE, CLASSES = 64, 4
 PER_SPLIT = {"train": 6, "val": 3, "test": 3}  # images of each class
@@ -190,8 +193,8 @@ def _of_command(words: list[str], data: Path) -> dict[str, float]:
     files = sum(len(list((data / split).glob("*/*"))) for split in PER_SPLIT)
     opened = sum(Path(path).is_relative_to(data) and Path(path).is_file() for path in found.opened)
     return {
-        "images through the backbone": found.images,
-        "files opened, of all in the data set": round(opened / files, 3),
+        IMAGES: found.images,
+        FILES: round(opened / files, 3),
     }
 
 
@@ -262,7 +265,7 @@ def worse(found: Costs, accepted: Costs) -> list[str]:
     for name in found.keys() & accepted.keys():
         for kind, value in found[name].items():
             before = accepted[name].get(kind)
-            if before is None or value > before * (ALLOWED if before > 1000 else 1):
+            if before is None or value > before * ALLOWED.get(kind, 1):
                 said.append(f"{name}: {kind} {before} → {value}")
     return sorted(said)
 
