@@ -46,8 +46,8 @@ from dprotonet.network import Network
 ACCEPTED = Path(__file__).resolve().parents[1] / "docs" / "results" / "counted-costs.json"
 IMAGES, FILES = "images through the backbone", "files opened, of all in the data set"
 ALLOWED = {"operations": 1.01, "bytes of tensors at most": 1.01, IMAGES: 1.15, FILES: 1.15}
-"""How far they may grow, passes not at all: other builds of torch divide a step otherwise, and which images are
-pushed or explained depends on answers whose last digits differ between machines."""
+"""How far they may grow, passes not at all: other builds of torch divide a step otherwise, and which images
+are pushed or explained depends on answers whose last digits differ between machines."""
 
 EDGE, CLASSES = 64, 4
 PER_SPLIT = {"train": 6, "val": 3, "test": 3}  # images of each class
