@@ -81,11 +81,13 @@ class Service:
         self.room = Room(
             megabytes=self.settings.waiting_megabytes, megapixels=self.settings.waiting_megapixels
         )
-        self.decoding = Worker("explaining", waiting=self.settings.explanations_waiting)
+        self.decoding = Worker(
+            "explaining", waiting=self.settings.explanations_waiting, when_idle=give_back_memory
+        )
         self.reading = Worker("reading", waiting=64)
         self.answering = Worker("answering", waiting=32)  # what takes milliseconds waits for nothing slow
         self.samples = Samples(model, self.reading)
-        self.preparing = Worker("preparing", waiting=4)
+        self.preparing = Worker("preparing", waiting=4, when_idle=give_back_memory)
         self.reviewing = Reviewing(model, self.samples, self.preparing, say=in_words)
         self.saving = Saving(model, self.samples)
         self.explaining = Explaining(twin(model), self.settings.preset)
