@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check package bench tables torture clean
+.PHONY: help demo test check package bench tables torture soak clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -50,6 +50,9 @@ tables: .venv/dev.stamp ## the paper's tables on the built-in birds, into docs/t
 
 torture: .venv/dev.stamp ## kill training, comparing, predicting 120 times at random; JSON on stdout, the seed on stderr
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/torture.py
+
+soak: .venv/dev.stamp ## an hour of mixed load on a server, then 20,000 small images: does memory grow? JSON on stdout
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/soak.py
 
 clean: ## remove the environment and caches
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

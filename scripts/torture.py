@@ -1,7 +1,8 @@
 """`make torture`: kill training, comparing and predicting again and again, and compare what is gone on with.
 
 Prints its seed first, and one JSON at the end: of every subject how often it was killed before a change of a
-file, at a random moment and twice in a row, and what was not as it would have been.
+file, at a random moment and twice in a row, and what was not as it would have been. With --every each change
+of a file has its kill, one after the other, and --kills more come at random moments.
 """
 
 import argparse
@@ -28,6 +29,7 @@ _MOMENT = 3  # every n-th attack comes at a random moment
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=120, help="at least so many processes are killed")
+    parser.add_argument("--every", action="store_true", help="a kill before every change of a file")
     parser.add_argument("--minutes", type=float, default=20, help="no attack begins later")
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
     parser.add_argument("--out", type=Path, default=None, help="also write the JSON there")
@@ -37,8 +39,11 @@ def main() -> int:
     logging.getLogger("dprotonet").setLevel(logging.ERROR)  # so few images are warned of each time
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        attacks = _attack(Path(folder), arguments.kills, start + 60 * arguments.minutes, seed)
+        attacks = _prepared(Path(folder))
+        attack = _at_every_change if arguments.every else _at_random
+        attack(attacks, arguments.kills, start + 60 * arguments.minutes, random.Random(seed))
     content = _summary(attacks, seed, time.monotonic() - start)
+    content["command"] += " (with --every)" if arguments.every else ""
     text = json.dumps(content, indent=1)
     print(text)
     if arguments.out is not None:
@@ -46,9 +51,8 @@ def main() -> int:
     return 1 if content["failures"] else 0
 
 
-def _attack(folder: Path, kills: int, deadline: float, seed: int) -> list[Attack]:
-    """Subject after subject in turn, until there were enough kills or time is up."""
-    generator = random.Random(seed)
+def _prepared(folder: Path) -> list[Attack]:
+    """Every subject, done once undisturbed."""
     material = folder / "material"
     material.mkdir()
     attacks = [Attack(subject, folder / subject.name) for subject in subjects(material)]
@@ -56,12 +60,35 @@ def _attack(folder: Path, kills: int, deadline: float, seed: int) -> list[Attack
         attack.prepare()
         told = f"{attack.outcome.changes} changes of files in {attack.seconds:.2f} s"
         print(f"{attack.subject.name}: {told}", file=sys.stderr, flush=True)
+    return attacks
+
+
+def _at_random(attacks: list[Attack], kills: int, deadline: float, generator: random.Random) -> None:
+    """Subject after subject in turn, until there were enough kills or time is up."""
     turn = 0
     while sum(map(_kills, attacks)) < kills and time.monotonic() < deadline:
         for attack in attacks:
             _once(generator, attack, turn)
         turn += 1
-    return attacks
+
+
+def _at_every_change(attacks: list[Attack], kills: int, deadline: float, generator: random.Random) -> None:
+    """Subjects in turn; where time is up first, the changes that were spared are spread evenly."""
+    waiting = {attack.subject.name: _far_apart(attack.outcome.changes) for attack in attacks}
+    moments = {attack.subject.name: kills // len(attacks) for attack in attacks}
+    while any(waiting.values()) and time.monotonic() < deadline:
+        for attack in attacks:
+            name = attack.subject.name
+            if waiting[name]:
+                attack.at_changes(waiting[name].pop(0))
+            if moments[name]:
+                attack.at_moment(moment(generator, attack))
+                moments[name] -= 1
+
+
+def _far_apart(count: int) -> list[int]:
+    """All numbers below `count`, each far from those before it."""
+    return sorted(range(count), key=lambda number: number * 0.6180339887 % 1)
 
 
 def _once(generator: random.Random, attack: Attack, turn: int) -> None:

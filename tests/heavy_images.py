@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 DEFLATED, RLE, JPEG = "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.5", "1.2.840.10008.1.2.4.50"
+JPEG_2000 = "1.2.840.10008.1.2.4.90"
 RAW = "1.2.840.10008.1.2.1"
 
 
@@ -154,6 +155,20 @@ def large_webp() -> bytes:
     return b"RIFF" + struct.pack("<I", 4 + len(body)) + b"WEBP" + body
 
 
+def boxed(width: int, height: int, *, before: int = 6_000) -> bytes:
+    """A JPEG 2000 whose code stream stands behind a box of so many bytes."""
+    data = by_pillow("L", "JPEG2000", width, height, no_jp2=False)
+    at = data.index(b"jp2c") - 4
+    return data[:at] + struct.pack(">I", 8 + before) + b"free" + bytes(before) + data[at:]
+
+
+def disguised(width: int, height: int) -> bytes:
+    """A JPEG with a remark that looks like a JPEG 2000 of 8 x 8 pixels."""
+    data = by_pillow("L", "JPEG", width, height)
+    remark = b"\xff\x4f\xff\x51" + struct.pack(">HH8IH", 41, 0, 8, 8, 0, 0, 8, 8, 0, 0, 1) + b"\7\1\1"
+    return data[:2] + b"\xff\xfe" + struct.pack(">H", 2 + len(remark)) + remark + data[2:]
+
+
 ONE_STRIP = {"compression": "tiff_adobe_deflate", "strip_size": 2**31 - 1}
 HEAVY: dict[str, Callable[[], bytes]] = {
     "png rgba 169 MP": lambda: png(13_000, 13_000),
@@ -161,6 +176,8 @@ HEAVY: dict[str, Callable[[], bytes]] = {
     "png palette 49 MP turned": lambda: png(7_000, 7_000, kind=3, before=turned()),
     "png 16 bit 169 MP": lambda: png(13_000, 13_000, kind=0, bits=16),
     "png 16 bit 49 MP": lambda: png(7_000, 7_000, kind=0, bits=16),
+    "png 1 x 4,000,000": lambda: png(1, 4_000_000, kind=0),
+    "png 4,000,000 x 1": lambda: png(4_000_000, 1, kind=0),
     "jpeg progressive 100 MP": lambda: jpeg(10_000, 10_000),
     "jpeg progressive 49 MP": lambda: jpeg(7_000, 7_000),
     "jpeg cmyk 60 MP": lambda: by_pillow("CMYK", "JPEG", 10_000, 6_000),
@@ -186,6 +203,8 @@ HEAVY: dict[str, Callable[[], bytes]] = {
     "dicom RLE 100 times too long": lambda: dicom(1000, 1000, syntax=RLE, pixels=rle(1000, 1000, times=100)),
     "dicom RLE 49 MP": lambda: dicom(7_000, 7_000, syntax=RLE, pixels=rle(7_000, 7_000)),
     "dicom jpeg 49 MP behind 8 x 8": lambda: dicom(8, 8, syntax=JPEG, pixels=jpeg(7_000, 7_000)),
+    "dicom jpeg 49 MP disguised as 8 x 8": lambda: dicom(8, 8, syntax=JPEG, pixels=disguised(7_000, 7_000)),
+    "dicom jpeg 2000 49 MP behind 8 x 8": lambda: dicom(8, 8, syntax=JPEG_2000, pixels=boxed(7_000, 7_000)),
     "dicom of 2 million empty items": lambda: dicom(8, 8, pixels=bytes(64), extra=nested(2_000_000)),
 }
 """The same at several sizes: the large ones as they were in the attack, smaller ones for the tests."""

@@ -26,7 +26,8 @@ def whole(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -74,11 +75,20 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def put_aside(folder: Path) -> None:
-    """Remove a folder: whole from one moment to the next, so that a kill leaves no half of it."""
+def put_aside(folder: Path, *, last: str) -> None:
+    """Remove a folder: whole from one moment to the next, so that a kill leaves no half of it.
+
+    A folder that cannot be renamed, such as one that Docker mounts, is emptied; the file that says what it
+    is, `last`, goes last.
+    """
     aside = folder.with_name(f".{folder.name}.{secrets.token_hex(6)}.tmp")
-    os.replace(folder, aside)
-    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        os.replace(folder, aside)
+    except OSError:
+        for path in sorted(folder.iterdir(), key=lambda path: path.name == last):
+            remove(path)
+    else:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -98,6 +108,17 @@ _BLOCK = 2**20
 def bytes_told(count: int) -> str:
     """Bytes for people."""
     return f"{count / 1e9:,.1f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Where there is no room, the error names the file: one that is open says no name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def reserve(file: BinaryIO, size: int) -> None:

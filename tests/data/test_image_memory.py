@@ -7,16 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from dprotonet.data import upload
 from dprotonet.data.codestream import jpeg_frame, stream_frame, webp_extent
 from dprotonet.data.image import UnreadableImage, contents, decode_image
 from dprotonet.data.image_memory import USUAL, VARIABLE
-from dprotonet.data.upload import TooLarge, UploadLimits, read_upload
+from dprotonet.data.upload import TooLarge, UploadLimits, read_upload, stated_pixels
 from dprotonet.errors import UserError
 from heavy_images import (
     DEFLATED,
     HEAVY,
     JPEG,
+    JPEG_2000,
     RLE,
+    boxed,
     by_pillow,
     dicom,
     grey,
@@ -32,6 +35,8 @@ MEASURED = {
     "png rgba 169 MP": "read",
     "png 16 bit 49 MP": "read",
     "png palette 49 MP turned": "read",
+    "png 1 x 4,000,000": "read",
+    "png 4,000,000 x 1": "read",
     "jpeg progressive 49 MP": "read",
     "tiff deflate one strip 49 MP": "read",
     "tiff tile of 0.4 GB": "read",
@@ -49,6 +54,8 @@ MEASURED = {
     "dicom RLE 100 times too long": "read",
     "dicom RLE 49 MP": "read",
     "dicom jpeg 49 MP behind 8 x 8": "it says 8 × 8 pixels, and holds 7000 × 7000",
+    "dicom jpeg 49 MP disguised as 8 x 8": "it says 8 × 8 pixels, and holds 7000 × 7000",
+    "dicom jpeg 2000 49 MP behind 8 x 8": "it says 8 × 8 pixels, and holds 7000 × 7000",
     "dicom of 2 million empty items": "more than 20,000 items of sequences come before its pixels",
 }
 
@@ -81,6 +88,13 @@ def test_uploads_have_the_same_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooLarge, match=VARIABLE):
         read_upload(png(1000, 1000), size=8, limits=UploadLimits())
     assert read_upload(png(100, 100), size=8, limits=UploadLimits()).pixels.shape == (3, 8, 8)
+
+
+def test_the_size_of_a_webp_is_known_before_it_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow makes room for the whole canvas on opening, and the server asks where everybody waits."""
+    data = HEAVY["webp 268 MP"]()
+    monkeypatch.setattr(upload.Image, "open", lambda *_, **__: pytest.fail("opened"))
+    assert stated_pixels(data) == 16_383**2
 
 
 @pytest.mark.parametrize("text", ["much", "-5", "0", "٣٠٠٠", "1e3"])
@@ -151,6 +165,7 @@ def test_small_dicom_files_pass() -> None:
     assert len(pixels(dicom(8, 8, pixels=RAMP, extra=nested(1000)))) == 64
     inside = by_pillow("L", "JPEG", 640, 480, progressive=True)
     assert len(pixels(dicom(480, 640, syntax=JPEG, pixels=inside))) == 64
+    assert len(pixels(dicom(480, 640, syntax=JPEG_2000, pixels=boxed(640, 480)))) == 64
     assert pixels(dicom(8, 8, syntax=DEFLATED, pieces=zeros(10**6))) == b"\0" * 64
 
 
@@ -170,6 +185,10 @@ def test_other_frames() -> None:
     found = stream_frame(by_pillow("RGB", "JPEG2000", 100, 60))
     assert found is not None
     assert (found.width, found.height, found.samples) == (100, 60, 18_000)
+    for no_boxes in (True, False):
+        assert stream_frame(by_pillow("RGB", "JPEG2000", 100, 60, no_jp2=no_boxes)) == found
+    for broken in (b"", b"\xff\x4f\xff\x51", boxed(100, 60)[:1000], b"\0\0\0\0jP  ", b"\0\0\0\1jP  "):
+        assert stream_frame(broken) is None
     for options in ({"lossless": True}, {"quality": 80}, {"exif": by_pillow("L", "JPEG", 1, 1)[:0]}):
         assert webp_extent(by_pillow("RGBA", "WEBP", 100, 60, **options)) == (100, 60)
     assert webp_extent(png(100, 60)) == (0, 0)

@@ -39,12 +39,14 @@ def test_bands_are_the_whole(monkeypatch: pytest.MonkeyPatch, mode: str, way: in
     cases: list[tuple[tuple[int, int], Box | None]] = [((16, 16), None), ((90, 20), None), ((16, 9), box)]
     at_once = [np.asarray(Upright(turned(mode, way)).resized(size, part)) for size, part in cases]
     masks = [Upright(turned(mode, way)).truth(rule) for rule in (shown, bright)]
-    monkeypatch.setattr(upright, "_PIXELS", 200)
-    for (size, part), expected in zip(cases, at_once, strict=True):
-        found = np.asarray(Upright(turned(mode, way)).resized(size, part), dtype=int)
-        assert np.abs(found - expected).max() <= 1
-    for rule, truth in zip((shown, bright), masks, strict=True):
-        assert np.array_equal(Upright(turned(mode, way)).truth(rule), truth)
+    for pixels, between in ((200, 10**6), (40, 10**6), (200, 0)):  # bands, pieces of rows, columns first
+        monkeypatch.setattr(upright, "_PIXELS", pixels)
+        monkeypatch.setattr(upright, "_BETWEEN", between)
+        for (size, part), expected in zip(cases, at_once, strict=True):
+            found = np.asarray(Upright(turned(mode, way)).resized(size, part), dtype=int)
+            assert np.abs(found - expected).max() <= 1
+        for rule, truth in zip((shown, bright), masks, strict=True):
+            assert np.array_equal(Upright(turned(mode, way)).truth(rule), truth)
 
 
 def test_the_turn_is_that_of_a_viewer() -> None:

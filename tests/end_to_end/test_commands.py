@@ -1,5 +1,6 @@
 """The commands as a user types them: what they print, what they leave, how they fail."""
 
+import io
 import json
 import re
 import subprocess
@@ -13,6 +14,7 @@ from dprotonet.cli.main import main
 from dprotonet.cli.parse import one_line
 from dprotonet.data.birds import Birds
 from dprotonet.percent import percent
+from heavy_images import png
 
 TINY = [
     "--species",
@@ -263,6 +265,13 @@ def test_a_right_that_lacks_is_told_by_the_name_the_user_knows(
 def test_complaints_have_no_lines_of_dashes() -> None:
     framed = "\n".join(("-" * 30, "Missing from dprotonet report:", "PATH", "-" * 30, "For full helptext"))
     assert one_line("title\n" + framed) == "Missing from dprotonet report: PATH; For full helptext"
+
+
+def test_pillow_does_not_warn_of_large_images(recwarn: pytest.WarningsRecorder) -> None:
+    """Its warning showed a path and a line of code; what an image takes is reckoned before."""
+    main(["--version"])
+    Image.open(io.BytesIO(png(10_000, 10_000, kind=0, bits=1)))
+    assert [str(one.message) for one in recwarn] == []
 
 
 def test_a_failed_computation_exits_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,7 +15,11 @@ from tests.conftest import TinyBackbone, tiny_views
 
 from dprotonet.cli.main import main
 from dprotonet.errors import UserError
-from dprotonet.files import reserve
+from dprotonet.experiment.runs.run_folder import RunFolder
+from dprotonet.experiment.trained.prediction_table import write_table
+from dprotonet.experiment.trained.unfinished_table import UnfinishedTable
+from dprotonet.files import remove, reserve, write_text
+from dprotonet.training.checkpoint import save_tensors
 from dprotonet.training.features import FeatureCache
 
 LIMITED = """
@@ -108,6 +112,41 @@ def test_a_disk_that_fills_while_features_are_written(
         list(features.build())
     assert Path(told.value.filename).name.startswith(features.path.name)
     assert list(small_disk.iterdir()) == []
+
+
+def test_whatever_is_written_to_a_full_disk_is_named(small_disk: Path) -> None:
+    """An open file says no name: the message was "no file named"."""
+    text, rows = "x" * 20_000, [("0" * 24, ["y" * 20_000])]
+    table = UnfinishedTable(small_disk / "rows.csv", {"model": "m"}, 1)
+    table.begin(overwrite=False)
+    attempts: dict[str, Callable[[], object]] = {
+        "text.json": lambda: write_text(small_disk / "text.json", text),
+        "some.safetensors": lambda: save_tensors(small_disk / "some.safetensors", {"a": torch.ones(9_999)}),
+        "table.csv": lambda: write_table(small_disk / "table.csv", ["file"], [[text]]),
+        "rows.csv.part": lambda: table.append(rows),
+        "metrics.jsonl": lambda: RunFolder(small_disk).append_metrics({"loss": text}),
+    }
+    for name, attempt in attempts.items():
+        with pytest.raises(OSError, match=r"No space left|could not write") as told:
+            attempt()
+        assert told.value.filename == str(small_disk / name)
+        assert not list(small_disk.glob("*.tmp"))
+    again = UnfinishedTable(small_disk / "rows.csv", {"model": "m"}, 1)
+    again.begin(overwrite=False)  # the half of a row is cut off
+    assert again.places == {}
+
+
+def test_a_folder_that_cannot_be_renamed_is_emptied(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as one that Docker mounts: --overwrite was "Device or resource busy"."""
+    for name in ("config.toml", "weights"):
+        (small_disk / name).write_text("old")
+    gone = []
+    monkeypatch.setattr("dprotonet.files.remove", lambda path: (gone.append(path.name), remove(path)))
+    RunFolder(small_disk).create(overwrite=True)
+    assert list(small_disk.iterdir()) == []
+    assert gone == ["weights", "config.toml"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no limit to a file's size")

@@ -123,6 +123,34 @@ def test_too_many_connections_make_room(
         assert posted(address, bird)[0] == 201
 
 
+def test_streams_of_events_make_room(endless: Service, bird: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever opens hundreds took every place, and the handles of the process: none is incomplete."""
+    monkeypatch.setattr(timed, "CONNECTIONS", 20)
+    with served(endless) as address:
+        client = TestClient(create_app(endless), base_url=HERE)
+        image = sent(client, bird)["image"]
+        job = client.post(f"/api/images/{image}/places", json={"prototypes": [0]}).json()["job"]
+        words = f"GET /api/jobs/{job}/events HTTP/1.1\r\nHost: HOST\r\n\r\n"
+        with lines(address, 60, words) as streams:
+            assert posted(address, bird)[0] == 201
+            until(lambda: sum(not closed(stream) for stream in streams) <= 20)
+            assert not closed(streams[-1])
+            endless.job(job).cancel()
+
+
+def closed(line: socket.socket) -> bool:
+    """Whether the other end has gone; what it had said is read."""
+    line.setblocking(False)
+    try:
+        while line.recv(65536):
+            pass
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        pass
+    return True
+
+
 @pytest.mark.usefixtures("quick")
 def test_events_that_nobody_reads_are_dropped(endless: Service, bird: bytes) -> None:
     """The connection stays open at the other end, and its work stops all the same."""

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -82,6 +83,8 @@ class _CurrentStderr(logging.Handler):
 
 
 def _speak_warnings() -> None:
+    """Ours in words; not Pillow's of large images, whose memory is reckoned before they are decoded."""
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")
     logger = logging.getLogger("dprotonet")
     if not any(isinstance(handler, _CurrentStderr) for handler in logger.handlers):
         logger.addHandler(_CurrentStderr(level=logging.WARNING))

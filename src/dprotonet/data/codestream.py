@@ -8,6 +8,7 @@ _PROGRESSIVE = (0xC2, 0xC6, 0xCA, 0xCE)
 _ALONE = {0x01, *range(0xD0, 0xD9)}  # markers without a length
 _SCAN = 0xDA
 _SIZE_2000 = b"\xff\x4f\xff\x51"
+_BOXES = b"jP  "
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,31 @@ def webp_extent(data: bytes) -> tuple[int, int]:
 
 
 def stream_frame(data: bytes) -> Frame | None:
-    """The frame of a stream of either kind; None where it is of neither."""
-    return jpeg_2000_frame(data) if _SIZE_2000 in data[:4096] else jpeg_frame(data)
+    """The frame of a stream of either kind, told by how it begins; None where it is of neither."""
+    if data.startswith(b"\xff\xd8"):
+        return jpeg_frame(data)
+    return jpeg_2000_frame(data, _stream_begins(data) if data[4:8] == _BOXES else 0)
 
 
-def jpeg_2000_frame(data: bytes) -> Frame | None:
-    """By the SIZ segment of the code stream, which may stand in boxes."""
-    at = data.find(_SIZE_2000, 0, 4096) + 8  # behind the segment's length and capabilities
+def _stream_begins(data: bytes) -> int:
+    """Where the code stream of a JPEG 2000 file begins, behind its boxes, which may be of any length."""
+    at = 0
+    while at + 8 <= len(data):
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        head = 16 if length == 1 else 8
+        if kind == b"jp2c":
+            return at + head
+        if length == 1:
+            length = int.from_bytes(data[at + 8 : at + 16], "big")
+        at = at + max(length, head) if length else len(data)
+    return len(data)
+
+
+def jpeg_2000_frame(data: bytes, begins: int = 0) -> Frame | None:
+    """By the SIZ segment, with which the code stream begins."""
+    if not data.startswith(_SIZE_2000, begins):
+        return None
+    at = begins + 8  # behind the segment's length and capabilities
     try:
         right, bottom, left, top = struct.unpack_from(">4I", data, at)
         (components,) = struct.unpack_from(">H", data, at + 32)
@@ -53,7 +72,7 @@ def jpeg_2000_frame(data: bytes) -> Frame | None:
 
 
 def jpeg_frame(data: bytes) -> Frame | None:
-    """By the markers before the first scan."""
+    """By the markers before the first scan; where there are several frames, the largest."""
     found, at = None, 2
     while at + 4 <= len(data):
         if data[at] != 0xFF or data[at + 1] in (0x00, 0xFF):
@@ -65,7 +84,8 @@ def jpeg_frame(data: bytes) -> Frame | None:
             continue
         (length,) = struct.unpack_from(">H", data, at + 2)
         if kind in _FRAMES:
-            found = _frame(kind, data[at + 4 : at + 2 + length]) or found
+            one = _frame(kind, data[at + 4 : at + 2 + length])
+            found = max((frame for frame in (one, found) if frame), key=lambda f: f.samples, default=None)
         if kind == _SCAN:
             apart = found is not None and data[at + 4 : at + 5] != bytes([found.components])
             return replace(found, several_scans=True) if found is not None and apart else found

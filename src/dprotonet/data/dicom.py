@@ -81,7 +81,7 @@ def _check_stream(frame: bytes, *, rows: int, columns: int) -> None:
     """A decoder makes what the stream says, not what stands around it."""
     said = stream_frame(frame)
     if said is None:
-        return
+        raise ValueError("its pixels are neither JPEG nor JPEG 2000, or broken")
     if (said.width, said.height) != (columns, rows):
         raise ValueError(f"it says {columns} × {rows} pixels, and holds {said.width} × {said.height}")
     check_bytes(said.samples * _STREAM + WORKING, f"decoding {columns} × {rows} pixels")

@@ -12,6 +12,7 @@ from io import BytesIO
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from dprotonet.data.codestream import webp_extent
 from dprotonet.data.dicom import dicom_extent, dicom_image
 from dprotonet.data.image import image_from_pil, picture_from_pil
 from dprotonet.data.image_memory import TooMuchMemory, check_image, open_image
@@ -72,8 +73,12 @@ def read_upload(data: bytes, *, size: int, limits: UploadLimits) -> Upload:
 def stated_pixels(data: bytes) -> int | None:
     """How many pixels an image has, by the first bytes of its file; None where these do not say.
 
-    It takes no time: what stands in a long header is not looked at. So DICOM files say nothing.
+    It takes no time: what stands in a long header is not looked at, so DICOM files say nothing; and of WebP,
+    for whose canvas Pillow makes room on opening, only the header is.
     """
+    width, height = webp_extent(data)
+    if width:
+        return width * height
     try:
         with Image.open(BytesIO(data[:_FIRST]), formats=FORMATS) as image:
             return image.width * image.height

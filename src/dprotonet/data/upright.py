@@ -1,11 +1,13 @@
 """A decoded image as a person sees it, upright and in colours, in bands: nothing of full size is made of it.
 
 Converting 100 million pixels at once takes several times their memory; a band of rows takes little. Resizing
-goes over the rows first and the columns then; where Pillow would begin with the columns, numbers differ by
-the rounding between the two. Reading files is left to `image`.
+goes over the rows first and the columns then, except where the image is so narrow that its rows would become
+much wider. Where Pillow goes the other way, numbers differ by the rounding between the two. Reading files is
+left to `image`.
 """
 
 from collections.abc import Callable, Iterator
+from math import ceil, floor
 
 import numpy as np
 from PIL import ExifTags, Image
@@ -15,6 +17,7 @@ from dprotonet.data.depth import eight_bits, grey_range
 
 LYING = (5, 6, 7, 8)  # EXIF orientations with width and height exchanged
 _PIXELS = 2_000_000  # of a band
+_BETWEEN = 25_000_000  # pixels of an image that is resized in one direction and not yet in the other
 _TO_UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -25,7 +28,8 @@ _TO_UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 _SMOOTH = Image.Resampling.BILINEAR  # antialiased by PIL
-_FROM_BELOW, _FROM_RIGHT = (3, 4), (7, 8)  # the row at the top is the last one stored, or the last column
+_FROM_RIGHT, _FROM_BELOW = (2, 3, 6, 7), (3, 4, 7, 8)  # the side of the upright image that is stored first
+_RANGE = "range of all"  # of a deep image, kept with a band of it
 
 
 class Upright:
@@ -41,57 +45,95 @@ class Upright:
         """`box` of it in RGB, antialiased, as of the whole at once."""
         width, height = self.extent
         left, top, right, bottom = box or (0, 0, width, height)
+        if width > _PIXELS:  # a row is more than a band
+            return self._across(size[0], left, right).resize(size, _SMOOTH, (0, top, size[0], bottom))
+        if size[0] * height > max(_BETWEEN, width * size[1]):  # so narrow that rows become much wider
+            return self._down(size[1], top, bottom).resize(size, _SMOOTH, (left, 0, right, size[1]))
         if width * height <= _PIXELS:  # one band
-            return self._rgb(self._band(0, height)).resize(size, _SMOOTH, box)
+            return self._rgb(self._part(0, 0, width, height)).resize(size, _SMOOTH, box)
         narrow = Image.new("RGB", (size[0], height))
         reach = max(1.0, (bottom - top) / size[1]) + 1  # the filter looks beyond the box
-        for first, last in self._bands():
+        for across, first, beyond, last in self._parts():
             if last < top - reach or first > bottom + reach:
                 continue
-            band = self._rgb(self._band(first, last))
+            band = self._rgb(self._part(across, first, beyond, last))
             inside = (left, 0, right, last - first)
             narrow.paste(band.resize((size[0], last - first), _SMOOTH, inside), (0, first))
         return narrow.resize(size, _SMOOTH, (0, top, size[0], bottom))
 
+    def _across(self, count: int, left: float, right: float) -> Image.Image:
+        """From `left` to `right` in so many columns, all rows as they are."""
+        width, height = self.extent
+        narrow = Image.new("RGB", (count, height))
+        for column, (first, last) in enumerate(_reaches(count, left, right, width)):
+            begin = left + column * (right - left) / count - first
+            inside = (begin, 0, begin + (right - left) / count, height)
+            part = self._rgb(self._part(first, 0, last, height))
+            narrow.paste(part.resize((1, height), _SMOOTH, inside), (column, 0))
+        return narrow
+
+    def _down(self, count: int, top: float, bottom: float) -> Image.Image:
+        """From `top` to `bottom` in so many rows, all columns as they are."""
+        width, height = self.extent
+        low = Image.new("RGB", (width, count))
+        for row, (first, last) in enumerate(_reaches(count, top, bottom, height)):
+            begin = top + row * (bottom - top) / count - first
+            inside = (0, begin, width, begin + (bottom - top) / count)
+            part = self._rgb(self._part(0, first, width, last))
+            low.paste(part.resize((width, 1), _SMOOTH, inside), (0, row))
+        return low
+
     def truth(self, rule: Callable[[Image.Image], np.ndarray]) -> np.ndarray:
         """What a rule for masks says of every pixel: uint8 (H, W), 0 or 1."""
-        if is_deep(self._image):  # the rule may go by the range of all
-            return rule(self._band(0, self.extent[1])).astype(np.uint8)
         found = np.empty(self.extent[::-1], dtype=np.uint8)
-        for first, last in self._bands():
-            found[first:last] = rule(self._band(first, last))
+        for left, top, right, bottom in self._parts():
+            part = self._part(left, top, right, bottom)
+            part.info[_RANGE] = self._range  # the rule may go by it
+            found[top:bottom, left:right] = rule(part)
         return found
 
     def check(self) -> None:
         """Raises what converting to colours raises."""
-        self._rgb(self._band(0, 1))
+        self._rgb(self._part(0, 0, 1, 1))
 
-    def _bands(self) -> Iterator[tuple[int, int]]:
+    def _parts(self) -> Iterator[tuple[int, int, int, int]]:
+        """Boxes that cover it, none of more pixels than a band: rows, or pieces of rows."""
         width, height = self.extent
-        rows = max(1, _PIXELS // width)
-        return ((first, min(first + rows, height)) for first in range(0, height, rows))
+        rows, columns = max(1, _PIXELS // width), min(width, _PIXELS)
+        for top in range(0, height, rows):
+            for left in range(0, width, columns):
+                yield left, top, min(left + columns, width), min(top + rows, height)
 
-    def _band(self, first: int, last: int) -> Image.Image:
-        """Rows of the upright image, from wherever they are stored."""
-        width, height = self._image.size
-        if (first, last) == (0, self.extent[1]):
+    def _part(self, left: int, top: int, right: int, bottom: int) -> Image.Image:
+        """A box of the upright image, from wherever it is stored."""
+        width, height = self.extent
+        if (left, top, right, bottom) == (0, 0, width, height):
             part = self._image
-        elif self._turn in LYING:
-            left, right = (width - last, width - first) if self._turn in _FROM_RIGHT else (first, last)
-            part = self._image.crop((left, 0, right, height))
         else:
-            top, bottom = (height - last, height - first) if self._turn in _FROM_BELOW else (first, last)
-            part = self._image.crop((0, top, width, bottom))
+            if self._turn in _FROM_RIGHT:
+                left, right = width - right, width - left
+            if self._turn in _FROM_BELOW:
+                top, bottom = height - bottom, height - top
+            stored = (left, top, right, bottom)
+            part = self._image.crop((top, left, bottom, right) if self._turn in LYING else stored)
         return part.transpose(_TO_UPRIGHT[self._turn]) if self._turn in _TO_UPRIGHT else part
 
     def _rgb(self, band: Image.Image) -> Image.Image:
-        if self._range is not None:
-            return Image.fromarray(eight_bits(_numbers(band), self._range)).convert("RGB")
+        band.info[_RANGE] = self._range
         return rgb(band)
 
     def _grey_range(self) -> tuple[float, float]:
-        numbers = (_numbers(self._band(first, last)) for first, last in self._bands())
+        numbers = (_numbers(self._part(*part)) for part in self._parts())
         return grey_range(numbers, fractions=self._image.mode == "F")
+
+
+def _reaches(count: int, first: float, last: float, extent: int) -> Iterator[tuple[int, int]]:
+    """For each of `count` steps from `first` to `last` all that its filter sees of 0 to `extent`."""
+    step = (last - first) / count
+    reach = max(1.0, step) + 1
+    for number in range(count):
+        middle = first + (number + 0.5) * step
+        yield max(0, floor(middle - reach)), min(extent, ceil(middle + reach))
 
 
 def orientation(image: Image.Image) -> int:
@@ -111,9 +153,8 @@ def rgb(image: Image.Image) -> Image.Image:
     """In colours; transparency shows white, the paper such pictures are made for."""
     if is_deep(image):
         numbers = _numbers(image)
-        return Image.fromarray(
-            eight_bits(numbers, grey_range([numbers], fractions=image.mode == "F"))
-        ).convert("RGB")
+        known = image.info.get(_RANGE) or grey_range([numbers], fractions=image.mode == "F")
+        return Image.fromarray(eight_bits(numbers, known)).convert("RGB")
     if not image.has_transparency_data:
         return image.convert("RGB")
     cutout = image.convert("RGBA")

@@ -2,7 +2,8 @@
 
 uvicorn waits for ever for the rest of a request, and for a client that does not read. Here a request has to
 be complete in its time, the body by its size, and a client that reads nothing of what waits for it is
-dropped. Where too many connections are open, the one that has said nothing for longest makes room.
+dropped. Where too many connections are open, the one that has said nothing for longest makes room, or the
+oldest stream of events: browsers open it again.
 """
 
 import asyncio
@@ -22,8 +23,7 @@ class TimedProtocol(H11Protocol):
     """uvicorn's protocol with a clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        if len(self.connections) >= CONNECTIONS:
-            self._make_room()
+        self._make_room()
         super().connection_made(transport)
         self._since, self._received, self._last = self.loop.time(), 0, self.cycle
         self._unread_since: float | None = None
@@ -57,6 +57,11 @@ class TimedProtocol(H11Protocol):
         """Whether something of a request is still to come."""
         return self.between_requests or self.cycle.more_body
 
+    @property
+    def being_told(self) -> bool:
+        """Whether an answer has begun that is not at its end."""
+        return not self.between_requests and self.cycle.response_started
+
     def _look(self) -> None:
         if self.transport.is_closing() and self._unread_since is None:
             return
@@ -78,7 +83,11 @@ class TimedProtocol(H11Protocol):
         return GRACE + self._received / PACE if self.cycle.more_body else float("inf")
 
     def _make_room(self) -> None:
-        waiting = [one for one in self.connections if isinstance(one, TimedProtocol) and one.incomplete]
-        if waiting:
-            oldest: Any = min(waiting, key=lambda one: one._since)
-            oldest.transport.abort()
+        """By the oldest that is incomplete; else by the oldest that is being told events: it comes again."""
+        ours: list[Any] = [one for one in self.connections if not one.transport.is_closing()]
+        if len(ours) < CONNECTIONS:
+            return
+        for some in ([one for one in ours if one.incomplete], [one for one in ours if one.being_told], ours):
+            if some:
+                min(some, key=lambda one: one._since).transport.abort()
+                return

@@ -31,7 +31,7 @@ from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs.place import Place, place_of, places_of, region_places
 from dprotonet.experiment.settings.recipes import config_from
-from dprotonet.files import is_unfinished, put_aside, remove_unfinished, whole, write_text
+from dprotonet.files import is_unfinished, naming, put_aside, remove_unfinished, whole, write_text
 from dprotonet.inference.projection import NOTHING
 from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
@@ -103,7 +103,7 @@ class RunFolder:
         """Make the folder, in place of an earlier run if that may be overwritten."""
         real = self.path.expanduser().resolve()  # of a link the folder that it leads to
         if self.check_free(overwrite=overwrite):
-            put_aside(real)
+            put_aside(real, last="config.toml")
         real.mkdir(parents=True, exist_ok=True)
         self.tidy()
 
@@ -170,7 +170,7 @@ class RunFolder:
     # ── metrics ──
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        with self.metrics.open("a", encoding="utf-8") as file:
+        with naming(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def metrics_size(self) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.prediction_table import Row, part_of
+from dprotonet.files import naming
 
 Stamped = Sequence[tuple[str, Row]]  # rows with the stamps of their files
 
@@ -43,12 +44,13 @@ class UnfinishedTable:
                 raise UserError(f"{complaint}; --overwrite begins anew, or name another file")
         self.places.clear()
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_bytes(json.dumps(dict(self.basis), ensure_ascii=False).encode() + b"\n")
+        with naming(self.path):
+            self.path.write_bytes(json.dumps(dict(self.basis), ensure_ascii=False).encode() + b"\n")
 
     def append(self, rows: Stamped) -> None:
         """One batch, on disk when this returns."""
         line = json.dumps(rows, ensure_ascii=False).encode() + b"\n"
-        with self.path.open("ab") as file:
+        with naming(self.path), self.path.open("ab") as file:
             place = file.tell()
             file.write(line)
             file.flush()
