@@ -13,9 +13,11 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from scripts.soak_clients import CLIENTS, Refused, Visit  # noqa: E402
-from scripts.soak_samples import Watch, computed, slopes  # noqa: E402
+from scripts.soak_samples import Watch, asleep, computed, slopes  # noqa: E402
 
 from dprotonet.data.birds import Birds  # noqa: E402
 
@@ -111,11 +113,18 @@ def serve(options: argparse.Namespace) -> dict[str, Any]:
                 watch.look(answers=answers.total(), rest=1)
             pace.go_on()
             time.sleep(0.2)
-    return _grown(watch, answers, options)
+    return {"network": _network(run), **_grown(watch.looks, answers, options)}
 
 
-def _grown(watch: Watch, answers: Counter[str], options: argparse.Namespace) -> dict[str, Any]:
-    looks = [{**look, "hours": look["seconds"] / 3600} for look in watch.looks]
+def _network(run: Path) -> str:
+    config = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+    return f"{config['network']['backbone']} at {config['data']['image_size']} pixels"
+
+
+def _grown(
+    seen: list[dict[str, float]], answers: Counter[str], options: argparse.Namespace
+) -> dict[str, Any]:
+    looks = [{**look, "hours": look["seconds"] / 3600} for look in seen]
     busy, rests = ([look for look in looks if look["rest"] == rest] for rest in (0, 1))
     warm = _WARM * options.minutes / 60
     return {
@@ -128,6 +137,7 @@ def _grown(watch: Watch, answers: Counter[str], options: argparse.Namespace) -> 
         "answers": dict(sorted(answers.items())),
         "slopes per hour": slopes(busy, warm),
         "slopes per hour at rest": slopes(rests, warm),
+        "least own memory at rest, by quarters": _least(rests, "own"),
         "at rest": _some(rests),
     }
 
@@ -136,6 +146,12 @@ def _some(looks: list[dict[str, float]]) -> list[dict[str, float]]:
     """A look at each tenth of the way."""
     chosen = [looks[round(share * (len(looks) - 1) / 10)] for share in range(11)]
     return [{key: round(value, 2) for key, value in look.items()} for look in chosen]
+
+
+def _least(looks: list[dict[str, float]], name: str) -> list[float]:
+    """Of each quarter: what is kept for good is kept then as well."""
+    edges = [round(share * len(looks) / 4) for share in range(5)]
+    return [round(min(look[name] for look in looks[a:b]), 1) for a, b in pairwise(edges)]
 
 
 @contextmanager
@@ -172,16 +188,13 @@ class _Pace:
                 self._inside -= 1
 
     def rest(self) -> bool:
-        """No more visits, until the server has nothing to do; false if it goes on computing."""
+        """No more visits, until all threads of the server sleep; false if it goes on computing."""
         self._open.clear()
-        end, before = time.monotonic() + _PATIENCE, -1.0
-        while time.monotonic() < end:
-            time.sleep(2)
-            now = computed(self._process)
-            if self._inside == 0 and now - before < 0.1:
-                return True
-            before = now
-        return False
+        end, quiet = time.monotonic() + _PATIENCE, 0
+        while time.monotonic() < end and quiet < 20:
+            time.sleep(0.1)
+            quiet = quiet + 1 if self._inside == 0 and asleep(self._process) else 0
+        return quiet == 20
 
     def go_on(self) -> None:
         self._open.set()
@@ -233,6 +246,7 @@ def predict(options: argparse.Namespace) -> dict[str, Any]:
     ]
     said = json.loads(child.stdout.read() if child.stdout else "{}")
     return {
+        "network": _network(run),
         "images": said["images"],
         "broken": len(said["unreadable"]),
         "edge": _EDGE,

@@ -29,6 +29,15 @@ def computed(process: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def asleep(process: int) -> bool:
+    """Whether no thread computes, or would if others let it."""
+    states = [
+        task.read_text().rpartition(")")[2].split()[0]
+        for task in Path(f"/proc/{process}/task").glob("*/stat")
+    ]
+    return all(state == "S" for state in states)
+
+
 @dataclass
 class Watch:
     """Looks at a process every `every` seconds; each look is a line of a file, so that none is lost."""

@@ -2,8 +2,8 @@
 
 uvicorn waits for ever for the rest of a request, and for a client that does not read. Here a request has to
 be complete in its time, the body by its size, and a client that reads nothing of what waits for it is
-dropped. Where too many connections are open, the one that has said nothing for longest makes room, or the
-oldest stream of events: browsers open it again.
+dropped. Where too many connections are open, the one that has said nothing for longest makes room, or a
+stream of events: browsers open it again.
 """
 
 import asyncio
@@ -83,11 +83,12 @@ class TimedProtocol(H11Protocol):
         return GRACE + self._received / PACE if self.cycle.more_body else float("inf")
 
     def _make_room(self) -> None:
-        """By the oldest that is incomplete; else by the oldest that is being told events: it comes again."""
+        """By the oldest that should be complete by now; else by the oldest stream of events, or anything."""
         ours: list[Any] = [one for one in self.connections if not one.transport.is_closing()]
         if len(ours) < CONNECTIONS:
             return
-        for some in ([one for one in ours if one.incomplete], [one for one in ours if one.being_told], ours):
-            if some:
-                min(some, key=lambda one: one._since).transport.abort()
-                return
+        incomplete = [one for one in ours if one.incomplete]
+        late = [one for one in incomplete if self.loop.time() - one._since > LOOK]
+        told = [one for one in ours if one.being_told]
+        oldest = min(late or told or incomplete or ours, key=lambda one: one._since)
+        oldest.transport.abort()
