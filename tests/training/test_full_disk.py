@@ -202,3 +202,28 @@ def test_what_a_killed_process_left_goes_and_others_stay(tmp_path: Path) -> None
         [other.name, features.path.name, features.path.with_suffix(".json").name]
     )
     assert np.isfinite(features.open().features).all()
+
+
+def test_a_kill_before_the_features_are_told(tmp_path: Path) -> None:
+    """They were there, so nobody removed the half-written words about them, or wrote them anew."""
+    features = cache_in(tmp_path)
+    list(features.build())
+    words = features.path.with_suffix(".json")
+    told = words.read_text()
+    words.rename(tmp_path / f"{words.name}.0123456789ab.tmp")
+    list(cache_in(tmp_path).build())
+    assert words.read_text() == told
+    assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_kill_while_the_last_checkpoint_is_swapped_in(tmp_path: Path) -> None:
+    """No later one removed the old one. Without a whole one beside it the old one is all there is."""
+    run, old = RunFolder(tmp_path), tmp_path / "checkpoint.old"
+    for folder in (old, tmp_path / "checkpoint.new"):
+        folder.mkdir()
+    run.tidy()
+    assert old.is_dir()
+    run.checkpoint.mkdir()
+    (run.checkpoint / "state.json").write_text("{}")
+    run.tidy()
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]

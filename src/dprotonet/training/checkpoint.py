@@ -122,6 +122,13 @@ def kept_checkpoint(folder: Path) -> Path | None:
     return next((place for place in places if (place / _STATE).is_file()), None)
 
 
+def tidy_checkpoint(folder: Path) -> None:
+    """Remove what kills left beside a whole checkpoint."""
+    if (folder / _STATE).is_file():
+        for ending in (".new", ".old"):
+            shutil.rmtree(folder.with_name(folder.name + ending), ignore_errors=True)
+
+
 def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
     """Put the engine back where it was; returns what `save_checkpoint` was given as `extra`."""
     try:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from dprotonet.data.transforms import View, Views
 from dprotonet.errors import ComputationError, UserError
-from dprotonet.files import FULL, bytes_told, reserve, write_text
+from dprotonet.files import FULL, bytes_told, remove_unfinished, reserve, write_text
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.processes import local_share, meet, of_local_main
 from dprotonet.training.shared_file import SharedFile
@@ -135,8 +135,8 @@ class FeatureCache:
         begun = of_local_main(accelerator, self._begin if share.process == 0 else None)
         if begun:
             yield from self._fill(share)
-            if share.process == 0:
-                write_text(self.path.with_suffix(".json"), json.dumps(self._facts(), indent=1))
+        if share.process == 0:
+            self._tell()
         meet(accelerator)
         yield self._views, self._views
 
@@ -149,6 +149,15 @@ class FeatureCache:
                 self.path.unlink()
             self._reserve()
         return True
+
+    def _tell(self) -> None:
+        """What the features are of, beside them; also where a kill came before."""
+        place = self.path.with_suffix(".json")
+        if place.exists():
+            return
+        with self._shared.alone():
+            remove_unfinished(self.folder, of=place.name)
+            write_text(place, json.dumps(self._facts(), indent=1))
 
     def _reserve(self) -> None:
         room = self.room()

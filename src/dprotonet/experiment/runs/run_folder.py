@@ -34,7 +34,7 @@ from dprotonet.experiment.settings.recipes import config_from
 from dprotonet.files import is_unfinished, naming, put_aside, remove_unfinished, whole, write_text
 from dprotonet.inference.projection import NOTHING
 from dprotonet.network import DProtoNet, Network
-from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors
+from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors, tidy_checkpoint
 from dprotonet.training.events import RoundDone
 from dprotonet.training.push import Projection
 
@@ -112,6 +112,7 @@ class RunFolder:
         real = self.path.resolve()
         remove_unfinished(real)
         remove_unfinished(real / "prototypes")
+        tidy_checkpoint(real / self.checkpoint.name)
         remove_unfinished(real.parent, of=real.name)
 
     def write_config(self, config: Config, origins: Mapping[str, str] | None = None) -> None:
