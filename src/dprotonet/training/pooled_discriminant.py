@@ -14,11 +14,10 @@ from dprotonet.network import BlackBox
 from dprotonet.training.discriminant import ClassMoments, every_view, fisher_discriminant
 from dprotonet.training.evaluation import Predictions
 from dprotonet.training.features import FeatureViews
-from dprotonet.training.probe import pooled_features
+from dprotonet.training.probe import pooled_blocks, pooled_features
 from dprotonet.training.views import ViewSource, chunks, load
 
 _SHRINKAGES = (0.3, 0.5, 0.7)
-_CHUNK = 4096  # vectors at a time: sums are in float64, which would double the memory of all
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,8 @@ class PooledDiscriminant:
 
 def fit_discriminant(train: FeatureViews, val: FeatureViews, *, classes: int) -> PooledDiscriminant:
     """From the images and their augmentations; of equally good shrinkages the smallest is kept."""
-    pooled, labels = pooled_features(train, augmented=True)
-    moments = ClassMoments(classes, pooled.shape[1])
-    for vectors, names in zip(pooled.split(_CHUNK), labels.split(_CHUNK), strict=True):
+    moments = ClassMoments(classes, train.features.shape[2])
+    for vectors, names in pooled_blocks(train, augmented=True):
         moments.update(vectors, names)
     rules = [discriminant_rule(moments, shrinkage=shrinkage) for shrinkage in _SHRINKAGES]
     judged = [

@@ -3,8 +3,10 @@
 Its strength of regularisation is chosen on validation data, like everything else.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -12,6 +14,7 @@ from torch.nn.functional import cross_entropy
 from dprotonet.training.evaluation import Predictions
 from dprotonet.training.features import FeatureViews
 
+_BLOCK = 1024  # images
 _STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 
 
@@ -64,9 +67,15 @@ def _fitted(features: Tensor, labels: Tensor, classes: int, strength: float) -> 
 
 def pooled_features(views: FeatureViews, *, augmented: bool) -> tuple[Tensor, Tensor]:
     """Globally averaged features (N, D) and labels (N,): of the plain images, or of all variants."""
+    pooled, labels = zip(*pooled_blocks(views, augmented=augmented), strict=True)
+    return torch.cat(pooled), torch.cat(labels)
+
+
+def pooled_blocks(views: FeatureViews, *, augmented: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same, some images at a time."""
     variants = views.features.shape[1] if augmented else 1
-    rows = [
-        views.features[index, :variants].mean(axis=(-2, -1), dtype="float32") for index in range(len(views))
-    ]
-    pooled = torch.stack([torch.from_numpy(row) for row in rows]).flatten(0, 1)
-    return pooled, torch.tensor(views.labels).repeat_interleave(variants)
+    for first in range(0, len(views), _BLOCK):
+        images = range(first, min(first + _BLOCK, len(views)))
+        rows = [views.features[index, :variants].mean(axis=(-2, -1), dtype="float32") for index in images]
+        labels = torch.tensor([views.labels[index] for index in images])
+        yield torch.from_numpy(np.concatenate(rows)), labels.repeat_interleave(variants)
