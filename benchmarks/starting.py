@@ -26,8 +26,8 @@ from dprotonet.data.birds import Birds
 IMPORTS = "imports"
 TARGETS = {"help": 1.2, "serve": 4.0}  # seconds
 RUN = (
-    "--data birds --species 4 --train-per-species 6 --val-per-species 3 --test-per-species 3 --epochs 2 "
-    "--warm-epochs 1 --push-every 2 --augmentations 1"
+    "--data birds --mode frozen --species 4 --train-per-species 6 --val-per-species 3 --test-per-species 3 "
+    "--epochs 4 --warm-epochs 1 --push-every 2 --augmentations 1"
 )
 
 
