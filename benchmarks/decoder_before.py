@@ -207,7 +207,9 @@ def one_image(
             found = other()(here.images, int(here.labels[0]))
         else:
             found = cam(here, method) if method in CAMS else ours(here, method)
-        result = judged(here, found, with_road=options.road and name == "imagenet" and method != BEFORE)
+        result = judged(
+            here, found, with_road=name == "imagenet" and method != BEFORE and row % options.road_every == 0
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
         if method == BEFORE:
             np.save(former, found.raw.numpy())
@@ -251,7 +253,10 @@ def gathered(name: str, options: argparse.Namespace) -> dict[str, Any]:
         "images": len(rows),
         "rows": {method: _row(kept[method], values[method], kept[BEFORE]) for method in kept},
         "values": {
-            method: {key: [round(one, 6) for one in column.tolist()] for key, column in found.items()}
+            method: {
+                key: [round(one, 6) if one == one else None for one in column.tolist()]
+                for key, column in found.items()
+            }
             for method, found in values.items()
         },
         **compared(values, options.methods),
@@ -281,7 +286,8 @@ def _signed(column: str, values: Tensor) -> Tensor:
 
 
 def _columns(items: list[dict[str, Any]]) -> dict[str, Tensor]:
-    return {name: torch.tensor([item["values"][name] for item in items]) for name in items[0]["values"]}
+    names = dict.fromkeys(name for item in items for name in item["values"])
+    return {name: torch.tensor([item["values"].get(name, torch.nan) for item in items]) for name in names}
 
 
 def _row(
@@ -306,7 +312,13 @@ def all_together(found: Mapping[str, dict[str, Any]], methods: list[str]) -> dic
         names = set.intersection(*(set(item["values"][method]) for item in found.values()))
         order = [name for name in next(iter(found.values()))["values"][method] if name in names]
         shared[method] = {
-            name: torch.tensor([one for item in found.values() for one in item["values"][method][name]])
+            name: torch.tensor(
+                [
+                    torch.nan if one is None else one
+                    for item in found.values()
+                    for one in item["values"][method][name]
+                ]
+            )
             for name in order
         }
     rows = {
@@ -322,6 +334,10 @@ def all_together(found: Mapping[str, dict[str, Any]], methods: list[str]) -> dic
 
 def times(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Of a network of timm without its weights: CPU seconds of both checkouts, image by image in turn."""
+    path = options.keep / name / "times.json"
+    if path.exists():
+        kept: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return kept
     torch.manual_seed(0)
     model = import_guarded("timm").create_model(name, pretrained=False).eval().requires_grad_(False)
     images = torch.randn(options.repeats, 3, 224, 224)
@@ -333,7 +349,10 @@ def times(name: str, options: argparse.Namespace) -> dict[str, Any]:
         pairs.append((other(here.images, int(here.labels[0])).seconds, ours(here, "fast").seconds))
         print(f"\r{name}: {row + 1}/{options.repeats}", end="", file=sys.stderr, flush=True)
     before, now = (sum(seconds) for seconds in zip(*pairs, strict=True))
-    return {"seconds": pairs, "of before": now / before}
+    result = {"seconds": pairs, "of before": now / before}
+    with whole(path) as temporary:
+        temporary.write_text(json.dumps(result), encoding="utf-8")
+    return result
 
 
 def arguments() -> argparse.Namespace:
@@ -349,7 +368,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", choices=("tune", "held"), default="held")
     parser.add_argument("--count", type=int, default=34, help="images of each data set")
     parser.add_argument("--methods", nargs="+", default=["fast", "instant"])
-    parser.add_argument("--no-road", dest="road", action="store_false")
+    parser.add_argument("--road-every", type=int, default=1, help="ROAD on one of so many images: it is slow")
     parser.add_argument(
         "--keep", type=Path, required=True, help="folder in which results are kept and found again"
     )

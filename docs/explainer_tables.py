@@ -64,12 +64,13 @@ def before_table(name: str) -> str:
         extra = [measure for measure in means["fast"] if measure not in measures]
         means = {m: {k: row.get(k, float("nan")) for k in (*measures, *extra)} for m, row in means.items()}
         parts.append(f"*{data}, {item['images']} images:*\n\n{_table(means, further)}")
+    (whole,) = [found["together"]] if found["together"] else found["sets"].values()
     lines = head(["better by", "fast than before", "instant than before"])
-    pairs = [found["together"]["compared"][f"{method} vs before"] for method in ("fast", "instant")]
+    pairs = [whole["compared"][f"{method} vs before"] for method in ("fast", "instant")]
     lines += [
         line([measure, *(_difference(pair[measure], measure) for pair in pairs)]) for measure in pairs[0]
     ]
-    return "\n\n".join([*parts, f"*All {found['together']['images']} images:*", "\n".join(lines)])
+    return "\n\n".join([*parts, f"*Paired, {whole['images']} images:*", "\n".join(lines)])
 
 
 def rival_table(name: str) -> str:
