@@ -55,18 +55,17 @@ def before_table(name: str) -> str:
     found = _read(name)
     parts = []
     for data, item in found["sets"].items():
-        means = {method: row["mean"] for method, row in item["rows"].items()}
+        shared = item["rows"]["before"]["mean"]  # ROAD is not measured on all images
+        means = {method: {key: row["mean"][key] for key in shared} for method, row in item["rows"].items()}
         further = {
             "F / B": {method: _passes(row) for method, row in item["rows"].items()},
             "time": {method: f"{row['of before']:.2f}" for method, row in item["rows"].items()},
         }
-        measures = [measure for measure in next(iter(means.values()))]
-        extra = [measure for measure in means["fast"] if measure not in measures]
-        means = {m: {k: row.get(k, float("nan")) for k in (*measures, *extra)} for m, row in means.items()}
         parts.append(f"*{data}, {item['images']} images:*\n\n{_table(means, further)}")
     (whole,) = [found["together"]] if found["together"] else found["sets"].values()
-    lines = head(["better by", "fast than before", "instant than before"])
-    pairs = [whole["compared"][f"{method} vs before"] for method in ("fast", "instant")]
+    methods = found["settings"]["methods"]
+    lines = head(["gain over before", *(f"`{method}`" for method in methods)])
+    pairs = [whole["compared"][f"{method} vs before"] for method in methods]
     lines += [
         line([measure, *(_difference(pair[measure], measure) for pair in pairs)]) for measure in pairs[0]
     ]
@@ -77,7 +76,7 @@ def rival_table(name: str) -> str:
     """Markdown: what `instant` gains over every CAM of one pass, with paired intervals."""
     compared = _read(name)["sets"]["imagenet"]["compared"]
     rivals = [pair.removeprefix("instant vs ") for pair in compared if pair.startswith("instant vs ")]
-    measures = ("deletion", "insertion", "ROAD")
+    measures = ("deletion", "insertion")
     lines = head(["instant better than", *measures])
     for rival in rivals:
         if rival != "before":
@@ -133,8 +132,7 @@ def _cell(means: Means, methods: Sequence[str], method: str, measure: str) -> st
 
 
 def _written(means: Means, method: str, measure: str) -> str:
-    value = means[method][measure]
-    return "–" if value != value else f"{value:.{DIGITS.get(measure, 3)}f}"
+    return f"{means[method][measure]:.{DIGITS.get(measure, 3)}f}"
 
 
 def _head(measure: str) -> str:

@@ -43,6 +43,8 @@ PAGES = {
         "decoder-imagenet",
         "decoder-birds",
         "decoder-ablation",
+        "decoder-before",
+        "decoder-before-rivals",
         "paper_decoder",
     ),
     "../README.md": ("summary",),
