@@ -64,5 +64,6 @@ def _runs(name: str) -> dict[str, Any]:
 TABLES: Mapping[str, Callable[[str], str]] = {
     "familiarity": warned_table,
     "familiarity-pets": compared_table,
+    "familiarity-cub": compared_table,
     "familiarity-birds": compared_table,
 }

@@ -36,7 +36,7 @@ PAGES = {
     "results.md": ("frozen-general", "frozen-medical", "joint-rivals", "compare-cub", "compare-pets"),
     "metrics.md": ("mosaic-cub", "mosaic-pets"),
     "rivals.md": ("frozen-choice", "joint-choice"),
-    "familiarity.md": ("familiarity", "familiarity-pets", "familiarity-birds"),
+    "familiarity.md": ("familiarity", "familiarity-pets", "familiarity-cub", "familiarity-birds"),
     "training.md": ("joint-general", "joint-backbone", *training_tables.TABLES),
     "parts.md": ("parts", *quality_tables.TABLES),
     "decoder.md": (
