@@ -235,7 +235,7 @@ MISTAKES = [
         "predict OUT image.png --top few",
         "--top is 'few', but takes a whole number; see dprotonet predict --help",
     ),
-    ("saliency OUT image.png --task multi", "'regression'); For full"),  # and no 'None'
+    ("saliency OUT image.png --task multi", "'regression'"),
 ]
 
 
@@ -265,6 +265,11 @@ def test_a_right_that_lacks_is_told_by_the_name_the_user_knows(
 def test_complaints_have_no_lines_of_dashes() -> None:
     framed = "\n".join(("-" * 30, "Missing from dprotonet report:", "PATH", "-" * 30, "For full helptext"))
     assert one_line("title\n" + framed) == "Missing from dprotonet report: PATH; For full helptext"
+
+
+@pytest.mark.parametrize("choices", ["('None', 'a', 'b')", "('a', 'None', 'b')", "('a', 'b', 'None')"])
+def test_none_is_no_choice_wherever_it_stands(choices: str) -> None:
+    assert one_line(f"title\nExpected one of {choices}.") == "Expected one of ('a', 'b')."
 
 
 def test_pillow_does_not_warn_of_large_images(recwarn: pytest.WarningsRecorder) -> None:

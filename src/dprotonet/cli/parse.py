@@ -40,4 +40,5 @@ def one_line(complaint: str) -> str:
         flag, value, kind = wrong.groups()
         wanted = _KINDS.get(kind.removeprefix("{None}|"), kind.removeprefix("{None}|"))
         return f"{flag} is '{value}', but takes {wanted}; see {said.rpartition('see ')[2] or '--help'}"
-    return re.sub(r"\.? ;", ";", said).replace(", 'None')", ")")
+    chosen = re.sub(r"'None', |, 'None'(?=\))", "", said)  # choices come in any order
+    return re.sub(r"\.? ;", ";", chosen)
