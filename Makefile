@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test check package bench tables torture soak clean
+.PHONY: help demo test check package bench tables torture soak fuzz audit clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
@@ -53,6 +53,18 @@ torture: .venv/dev.stamp ## kill training, comparing, predicting 120 times at ra
 
 soak: .venv/dev.stamp ## an hour of mixed load on a server, then 20,000 small images: does memory grow? JSON on stdout
 	OMP_NUM_THREADS=1 $(BIN)/python scripts/soak.py
+
+fuzz: .venv/dev.stamp ## damaged inputs to everything that reads, MINUTES=10 under limits; JSON on stdout
+	OMP_NUM_THREADS=1 $(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),10)
+
+# The tools look at .venv from an environment of their own: they are not among what is looked at.
+build/audit-tools/stamp: .venv/dev.stamp
+	$(PYTHON) -m venv build/audit-tools
+	build/audit-tools/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1 cyclonedx-bom==7.5.0
+	@touch $@
+
+audit: build/audit-tools/stamp ## licences, known vulnerabilities, bill of materials, into build/audit; JSON on stdout
+	$(BIN)/python scripts/audit.py
 
 clean: ## remove the environment and caches
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -20,6 +20,7 @@ from typing import Any
 
 import explainer_tables
 import familiarity_tables
+import fuzz_tables
 import quality_tables
 import training_tables
 
@@ -47,6 +48,7 @@ PAGES = {
         "decoder-before-rivals",
         "paper_decoder",
     ),
+    "reliability.md": ("fuzz",),
     "../README.md": ("summary",),
 }
 KEPT = (
@@ -206,6 +208,7 @@ def _results(name: str) -> Any:
 DRAWN_OTHERWISE = {
     **explainer_tables.TABLES,
     **familiarity_tables.TABLES,
+    **fuzz_tables.TABLES,
     **quality_tables.TABLES,
     **training_tables.TABLES,
     "frozen-choice": choices,

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from dprotonet.cli.parse import parsed
+from dprotonet.cli.train import TrainArguments
 from dprotonet.config import (
     Config,
     DataConfig,
@@ -17,6 +19,7 @@ from dprotonet.config import (
     to_tables,
 )
 from dprotonet.errors import UserError
+from dprotonet.experiment.trained.versus import class_number
 
 
 def test_toml_round_trip() -> None:
@@ -77,3 +80,47 @@ def test_what_is_given_is_told_from_what_is_implied() -> None:
 def test_stored_values_are_plain() -> None:
     values = by_name(Config()).values()
     assert {type(value) for value in values} <= {str, int, float, bool, list}
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("x = " + "[" * 100_000, "recursion depth"),
+        ("x = " + "{a=" * 100_000, "recursion depth"),
+        (f"[training]\nrate_head = {10**400}", "whole numbers have at most 63"),
+        (f"[training]\nepochs = 0x{2**63:x}", "whole numbers have at most 63"),
+        (f"[network]\nnetwork = 0x{'f' * 9000}", "whole numbers have at most 63"),
+        ("x = " + "9" * 5000, "not valid TOML"),
+    ],
+    ids=["lists", "tables", "float", "int", "word", "digits"],
+)
+def test_toml_that_no_config_can_be_made_of(text: str, match: str, tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=match):
+        from_tables(Config, read_toml(tmp_path / "config.toml"), where="")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(["--epochs", word] for word in ("٣", "1_0", "３", "3.5", "9" * 30, "")),
+        *(["--rate-shaping", word] for word in ("nan", "inf", "1e400", "١.٥", "1_0.5", "0x1")),
+    ],
+    ids=lambda words: repr(words[-1][:8]),
+)
+def test_numbers_on_the_command_line_are_digits(words: list[str]) -> None:
+    with pytest.raises(UserError, match=r"but takes a (whole )?number"):
+        parsed(TrainArguments, words, command="train")
+
+
+def test_numbers_on_the_command_line() -> None:
+    words = ["--epochs", "+7", "--rate-shaping", "1e-3", "--seed", "-1", "--image-weight", "1"]
+    found = parsed(TrainArguments, words, command="train")
+    assert (found.training.epochs, found.training.rate_shaping, found.training.seed) == (7, 0.001, -1)
+
+
+@pytest.mark.parametrize("word", ["٣", "²", "1_0", "9" * 30, "-1"])
+def test_a_class_by_its_number_is_of_digits(word: str) -> None:
+    with pytest.raises(UserError, match="has no class"):
+        class_number(word, ["a", "b", "c", "d", "e"], owner="the run")
+    assert class_number("3", ["a", "b", "c", "d"], owner="the run") == 3

@@ -298,7 +298,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} does not exist or is a folder; give the path of a TOML file")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # the last is of something nested without end
         raise UserError(f"{path} is not valid TOML: {error}") from None
 
 
@@ -371,6 +371,8 @@ def _unknown_key(key: str, known: list[str], where: str) -> str:
 
 
 def _typed(hint: Any, value: Any, where: str) -> Any:
+    if type(value) is int and value.bit_length() > 63:
+        raise UserError(f"{where} has {value.bit_length()} bits; whole numbers have at most 63")
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise UserError(f"{where} must be a table, not {value!r}")
@@ -389,12 +391,10 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
 def _typed_tuple(hints: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list) or len(value) != len(hints):
         raise UserError(f"{where} must be a list of {len(hints)} values, not {value!r}")
-    return tuple(_typed_scalar(hint, item, where) for hint, item in zip(hints, value, strict=True))
+    return tuple(_typed(hint, item, where) for hint, item in zip(hints, value, strict=True))
 
 
 def _typed_scalar(hint: Any, value: Any, where: str) -> Any:
-    if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is hint:
-        return value
-    raise UserError(f"{where} must be {hint.__name__}, not {value!r}")
+    if type(value) is not hint and (hint, type(value)) != (float, int):
+        raise UserError(f"{where} must be {hint.__name__}, not {value!r}")
+    return hint(value)

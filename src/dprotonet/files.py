@@ -4,6 +4,8 @@ A process that is killed in between leaves the temporary name, which is recognis
 """
 
 import errno
+import json
+import math
 import os
 import re
 import secrets
@@ -11,7 +13,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 TEMPORARY = re.compile(r"\.[0-9a-f]{12}\.tmp$")
 """How the names end that are written to until a file or folder is whole."""
@@ -95,6 +97,42 @@ def write_text(path: Path, text: str) -> None:
     """Text in UTF-8."""
     with whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+# ── JSON ──
+
+_LARGEST = 2**63  # of whole numbers: none that large fits into a tensor
+
+
+def json_of(text: str | bytes) -> Any:
+    """What JSON says; ValueError, and no other, for all that is none.
+
+    Numbers that no float or tensor can hold are none, nor are texts with half a character in them.
+    """
+    try:
+        found = json.loads(text, parse_int=_int, parse_float=_float)
+        if "\\u" in (text if isinstance(text, str) else text.decode()):
+            json.dumps(found, ensure_ascii=False).encode()  # half a character cannot be written again
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return found
+
+
+def read_json(path: Path) -> Any:
+    """The same of a file in UTF-8."""
+    return json_of(path.read_text(encoding="utf-8"))
+
+
+def _int(digits: str) -> int:
+    if len(digits) > 20 or abs(found := int(digits)) >= _LARGEST:
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return found
+
+
+def _float(digits: str) -> float:
+    if math.isinf(found := float(digits)):
+        raise ValueError(f"{digits[:20]} is too large a number")
+    return found
 
 
 # ── room ──

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import re
 from typing import Any, TypeVar
 
@@ -11,10 +12,43 @@ from dprotonet.errors import UserError
 
 T = TypeVar("T")
 
+_DIGITS = {
+    int: re.compile(r"[+-]?[0-9]{1,18}"),
+    float: re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"),
+}
 _FRAME = re.compile(r"[─│╭╮╰╯]+|^\s*-{4,}\s*$")  # without UTF-8 the lines are dashes
 
 _WRONG = re.compile(r"Error parsing (--[\w-]+):.*?'([^']*)'.*Argument helptext: --\S+ (\S+)")
 _KINDS = {"FLOAT": "a number, such as 0.5", "INT": "a whole number"}
+
+
+_registry = tyro.constructors.ConstructorRegistry()
+
+
+@_registry.primitive_rule
+def _number(
+    info: tyro.constructors.PrimitiveTypeInfo,
+) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
+    """Numbers in the digits that people type; Python would take those of any script, and 1_0 for 10."""
+    if info.type not in (int, float):
+        return None
+    kind = info.type
+
+    def read(words: list[str]) -> int | float:
+        (word,) = words
+        if not _DIGITS[kind].fullmatch(word):  # nor are nan and inf
+            raise ValueError(f"{word!r} is no {'number' if kind is float else 'whole number'}")
+        if math.isinf(number := kind(word)):
+            raise ValueError(f"{word!r} is too large a number")
+        return number
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=read,
+        is_instance=lambda value: isinstance(value, (int, float) if kind is float else int),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 def parsed(kind: type[T], words: list[str], *, command: str, default: T | None = None) -> T:
@@ -24,7 +58,14 @@ def parsed(kind: type[T], words: list[str], *, command: str, default: T | None =
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            arguments: T = tyro.cli(kind, args=words, prog=f"dprotonet {command}", config=markers, **settings)
+            arguments: T = tyro.cli(
+                kind,
+                args=words,
+                prog=f"dprotonet {command}",
+                config=markers,
+                registry=_registry,
+                **settings,
+            )
     except SystemExit as stop:
         if stop.code in (0, None):
             raise

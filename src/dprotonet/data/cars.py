@@ -13,7 +13,7 @@ from dprotonet.data.assemble import Listing, assembled
 from dprotonet.data.base import Splits
 from dprotonet.data.box import Box
 from dprotonet.data.matlab import read_matlab
-from dprotonet.data.problems import check_complete, check_root
+from dprotonet.data.problems import check_complete, check_root, finite_number, table_text
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile
 from dprotonet.errors import UserError
@@ -116,14 +116,14 @@ def _in_folder(root: Path, path: Path, split: str, boxes: Mapping[str, Box] | No
 def _boxes(path: Path) -> dict[str, Box] | None:
     if not path.is_file():
         return None
-    with path.open(newline="", encoding="utf-8") as file:
+    with table_text(path) as file:
         return dict(_boxes_of(path, csv.reader(file)))
 
 
 def _boxes_of(path: Path, rows: Iterable[Sequence[str]]) -> Iterable[tuple[str, Box]]:
     for row in rows:
         try:
-            yield row[0], _from_one([float(cell) for cell in row[1:5]])
+            yield row[0], _from_one([finite_number(cell) for cell in row[1:5]])
         except (ValueError, IndexError):
             form = "NAME.jpg,x1,y1,x2,y2,class"
             raise UserError(f"{path}: the line {','.join(row)!r} is not {form}; unpack it anew") from None

@@ -36,6 +36,18 @@ def webp_extent(data: bytes) -> tuple[int, int]:
     return width & 0x3FFF, height & 0x3FFF
 
 
+def without_boxes(data: bytes) -> bytes:
+    """A stream without the boxes of a JPEG 2000 file around it, which DICOM does not have.
+
+    pydicom goes over them for ever where one says that it has no length.
+    """
+    if data[4:8] != _BOXES:
+        return data
+    if (begins := _stream_begins(data)) >= len(data):
+        raise ValueError("its boxes hold no JPEG 2000 stream")
+    return data[begins:]
+
+
 def stream_frame(data: bytes) -> Frame | None:
     """The frame of a stream of either kind, told by how it begins; None where it is of neither."""
     if data.startswith(b"\xff\xd8"):

@@ -17,7 +17,7 @@ from dprotonet.data.assemble import Listing, assembled
 from dprotonet.data.base import Splits
 from dprotonet.data.box import Box, Point
 from dprotonet.data.image import bright
-from dprotonet.data.problems import check_complete
+from dprotonet.data.problems import check_complete, finite_number
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile
 from dprotonet.errors import UserError
@@ -108,7 +108,7 @@ def _problems(root: Path, tables: _Tables, classes: Mapping[str, str]) -> dict[s
         "images without a split": [],
     }
     for number, (relative, *_) in tables.images.items():
-        if not (root / "images" / relative).is_file():
+        if not _is_file(root / "images" / relative):
             found["labels for missing images"].append(f"images/{relative}")
         elif tables.labels.get(number, [""])[0] not in classes:
             found["images without a class"].append(f"images/{relative}")
@@ -116,6 +116,14 @@ def _problems(root: Path, tables: _Tables, classes: Mapping[str, str]) -> dict[s
             found["images without a split"].append(f"images/{relative}")
     unknown = [number for number in tables.labels if number not in tables.images]
     return {**found, "numbers in image_class_labels.txt that images.txt lacks": unknown}
+
+
+def _is_file(path: Path) -> bool:
+    """A name that no file can have is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def _segmentations(root: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
@@ -174,6 +182,6 @@ def _lines(path: Path) -> list[str]:
 
 def _numbers(path: Path, cells: Sequence[str]) -> tuple[float, ...]:
     try:
-        return tuple(float(cell) for cell in cells)
+        return tuple(finite_number(cell) for cell in cells)
     except ValueError:
         raise UserError(f"{path}: {' '.join(cells)!r} are no numbers; unpack it anew") from None

@@ -6,13 +6,14 @@ smallest value is white, is inverted. Of several frames the first, no other is d
 reckoned before (`image_memory`); opening files is left to `image`.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from dprotonet.data.codestream import stream_frame
+from dprotonet.data.codestream import stream_frame, without_boxes
 from dprotonet.data.depth import eight_bits, grey_range
 from dprotonet.data.dicom_file import DicomFile, dicom_file
 from dprotonet.data.image_memory import WORKING, check_bytes
@@ -69,6 +70,7 @@ def _stored(found: DicomFile) -> np.ndarray:
     else:
         frame = encapsulation.get_frame(found.items(), 0, number_of_frames=frames)
         if found.syntax != _RUN_LENGTH:
+            frame = without_boxes(frame)
             _check_stream(frame, rows=rows, columns=columns)
             one.PixelData = encapsulation.encapsulate([frame])
         else:
@@ -102,6 +104,8 @@ def _grey_or_colour(header: Any, pixels: np.ndarray) -> np.ndarray:
 def _bands(header: Any, stored: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
     """Values, some rows at a time: all of them as floats would be several times the image."""
     slope, intercept = (header.get(name) for name in ("RescaleSlope", "RescaleIntercept"))
+    if not all(math.isfinite(float(value or 0)) for value in (slope, intercept)):
+        raise ValueError("its rescale slope or intercept is not a finite number")
     step = max(1, _BAND // max(1, stored.shape[1]))
     for first in range(0, len(stored), step):
         rows = slice(first, first + step)
@@ -111,7 +115,9 @@ def _bands(header: Any, stored: np.ndarray) -> Iterator[tuple[slice, np.ndarray]
 def _window(header: Any) -> tuple[float, float] | None:
     """Centre and width of the window, where the file has one."""
     centre, width = _first(header.get("WindowCenter")), _first(header.get("WindowWidth"))
-    return None if centre is None or width is None or width < 1 else (centre, width)
+    if centre is None or width is None or not math.isfinite(centre + width) or width < 1:
+        return None
+    return centre, width
 
 
 def _windowed(values: np.ndarray, centre: float, width: float) -> np.ndarray:

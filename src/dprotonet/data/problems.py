@@ -4,12 +4,21 @@ An official file that a reader cannot do without is an error of its own kind, so
 can tell it from a mistake on the command line.
 """
 
-from collections.abc import Iterable, Mapping
+import csv
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from dprotonet.errors import UserError
 
 SHOWN = 10  # names in a message
+_LONGEST = 200  # letters of each
+
+
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
 
 
 class MissingOfficialFile(UserError):
@@ -23,7 +32,7 @@ class MissingOfficialFile(UserError):
 
 def some(names: Iterable[str]) -> str:
     """The first names, and how many more there are."""
-    listed = list(names)
+    listed = [name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…" for name in names]
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     return ", ".join(listed[:SHOWN]) + more
 
@@ -52,3 +61,20 @@ def missing_files(files: Mapping[str, str]) -> MissingOfficialFile:
     return MissingOfficialFile(
         f"the download is not complete, missing: {listed}; docs/data.md shows the whole tree", files=files
     )
+
+
+def finite_number(cell: str) -> float:
+    """A finite number in the digits that such tables have; ValueError for all else that Python takes."""
+    if not _NUMBER.fullmatch(cell) or math.isinf(found := float(cell)):
+        raise ValueError(f"{cell[:40]!r} is not a number")
+    return found
+
+
+@contextmanager
+def table_text(path: Path) -> Iterator[TextIO]:
+    """A table in CSV, open; what no reader of CSV can make out is an error by the name of the file."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            yield file
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not a table in UTF-8 ({error}); download it anew") from None

@@ -17,7 +17,7 @@ from pathlib import Path
 from dprotonet.data.assemble import Listing, assembled
 from dprotonet.data.base import Splits
 from dprotonet.data.box import Box
-from dprotonet.data.problems import check_complete
+from dprotonet.data.problems import check_complete, finite_number, table_text
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile
 from dprotonet.errors import UserError
@@ -56,7 +56,7 @@ class _Patient:
 
 
 def _patients(path: Path) -> dict[str, _Patient]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    with table_text(path) as file:
         rows = csv.DictReader(file)
         if missing := [name for name in _COLUMNS if name not in (rows.fieldnames or ())]:
             columns = ",".join(_COLUMNS)
@@ -74,7 +74,7 @@ def _collected(path: Path, rows: Iterable[Mapping[str, str]]) -> dict[str, _Pati
             patient.opacity |= {"0": False, "1": True}[row["Target"]]
             cells = [row[name] for name in ("x", "y", "width", "height")]
             if any(cells):
-                left, top, width, height = map(float, cells)
+                left, top, width, height = map(finite_number, cells)
                 patient.boxes.append(Box(left, top, left + width, top + height))
         except (KeyError, ValueError, TypeError):
             raise UserError(

@@ -12,6 +12,7 @@ from dprotonet.experiment.explaining.explain import decoder_said
 from dprotonet.experiment.model import Model
 from dprotonet.experiment.prototypes.cleaning import FILE as CLEANED
 from dprotonet.experiment.settings.epochs import Epochs
+from dprotonet.files import read_json
 from dprotonet.interpretation.mdm import Preset
 from dprotonet.report.content import About, Fact
 
@@ -122,7 +123,7 @@ def _decoder(model: Model, preset: str | Preset) -> tuple[Fact, ...]:
 def _left_out(folder: Path) -> tuple[Fact, ...]:
     """What cleaned.json says was dropped; nothing where it is missing or damaged."""
     try:
-        said = json.loads((folder / CLEANED).read_text(encoding="utf-8"))
+        said = read_json(folder / CLEANED)
         dropped, before = len(said["dropped"]), int(said["prototypes_before"])
     except (OSError, ValueError, KeyError, TypeError):
         return ()
@@ -155,7 +156,7 @@ def _settings(config: Config) -> tuple[Fact, ...]:
 def _environment(folder: Path) -> Mapping[str, Any]:
     """environment.json; nothing where it is missing or damaged, since nothing depends on it."""
     try:
-        found = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
+        found = read_json(folder / "environment.json")
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -1,6 +1,5 @@
 """What `dprotonet compare` measured for this run, in words: read from the table.json of its folder."""
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from PIL import Image
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import CONTROLS
 from dprotonet.experiment.model import Model
+from dprotonet.files import read_json
 from dprotonet.metrics.measures import Measure, Protocol
 from dprotonet.report.content import (
     ComparisonSection,
@@ -51,7 +51,7 @@ def _read(folder: Path, weights: str) -> ComparisonSection:
     if _compared_weights(folder) != weights:
         raise UserError(f"--compare {folder} is of another network; run dprotonet compare on this run")
     try:
-        return _told(json.loads(path.read_text(encoding="utf-8")), folder)
+        return _told(read_json(path), folder)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}); run dprotonet compare again") from None
 
@@ -59,7 +59,7 @@ def _read(folder: Path, weights: str) -> ComparisonSection:
 def _compared_weights(folder: Path) -> str | None:
     """Digest of the weights that a comparison was of."""
     try:
-        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        plan = read_json(folder / "plan.json")
         return str(plan["weights"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

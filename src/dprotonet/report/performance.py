@@ -1,6 +1,5 @@
 """How good the model is: measured now, or as an earlier `dprotonet evaluate` left it in the run folder."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from dprotonet.experiment.evaluation.calibration import reliability_picture
 from dprotonet.experiment.evaluation.evaluation import Evaluation
 from dprotonet.experiment.evaluation.positive_class import asked_positive
 from dprotonet.figures import confusion_figure
+from dprotonet.files import read_json
 from dprotonet.metrics.classification import auroc_interval, wilson_interval
 from dprotonet.report.about import described_data
 from dprotonet.report.content import ClassScore, Figure, Performance, Picture, Probabilities
@@ -40,7 +40,7 @@ class Stored(NamedTuple):
 def stored(folder: Path, network: nn.Module, classes: Sequence[str]) -> Stored:
     """The numbers of evaluation/test.json, if they are of this network's weights and of these classes."""
     try:
-        summary = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        summary = read_json(folder / FILE)
         if summary.get("weights") != weights_digest(network):  # an older file does not say
             return Stored(None, f"{FILE} is not known to be of these weights: evaluate again")
         confusion = torch.tensor(summary["confusion"], dtype=torch.long)
@@ -50,14 +50,14 @@ def stored(folder: Path, network: nn.Module, classes: Sequence[str]) -> Stored:
         return Stored(_performance(summary, classes=classes, data=data, origin=FILE))
     except FileNotFoundError:
         return Stored(None, "the run folder has no evaluation: make one")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError):
         return Stored(None, f"{FILE} is damaged: evaluate again")
 
 
 def stored_positive(folder: Path, classes: Sequence[str]) -> str | None:
     """The positive class that `dprotonet evaluate` was last asked for, whatever the weights were."""
     try:
-        summary = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        summary = read_json(folder / FILE)
         name, asked = summary["positive"], asked_positive(summary.get("positive_reason"))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.files import whole, write_text
+from dprotonet.files import read_json, whole, write_text
 from dprotonet.training.engine import Engine, Position
 from dprotonet.training.push import Projection
 
@@ -35,9 +35,23 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
             temporary.touch()
             rights = temporary.stat().st_mode & 0o777  # by the umask; safetensors writes for the owner only
             save_file(owned, temporary, metadata=metadata or {})
+            _put_in_order(temporary)
             temporary.chmod(rights)
     except SafetensorError as error:
         raise OSError(0, f"could not write ({error})", str(path)) from None
+
+
+def _put_in_order(path: Path) -> None:
+    """The metadata of a file by name: safetensors writes them as chance has it, in each process otherwise."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        if len(known := header.get("__metadata__", {})) < 2:
+            return
+        header["__metadata__"] = dict(sorted(known.items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        file.seek(8)
+        file.write(text.ljust(length))  # the same text in another order, and padded likewise
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -132,7 +146,7 @@ def tidy_checkpoint(folder: Path) -> None:
 def load_checkpoint(folder: Path, engine: Engine) -> dict[str, Any]:
     """Put the engine back where it was; returns what `save_checkpoint` was given as `extra`."""
     try:
-        state = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        state = read_json(folder / _STATE)
         position = Position(**{"steps": None, **state["position"]})  # steps were once not counted
         for item in fields(Position):
             if type(getattr(position, item.name)) not in (get_args(item.type) or (item.type,)):

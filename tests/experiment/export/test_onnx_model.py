@@ -197,6 +197,26 @@ def test_a_file_that_is_none(exported: Exported, tmp_path: Path) -> None:
         OnnxModel.load(tmp_path / "model.onnx")
 
 
+def test_a_program_that_is_not_that_of_its_card(exported: Exported, tmp_path: Path) -> None:
+    proto = onnx.load(exported.onnx)
+    (card,) = [item for item in proto.metadata_props if item.key == KEY]
+    content = json.loads(card.value)
+    card.value = json.dumps({**content, "prototypes": content["prototypes"][1:]})
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(dp.UserError, match="another scores than its card says"):
+        OnnxModel.load(tmp_path / "model.onnx").predict_many(list(images(1)))
+    card.value = json.dumps(content)
+    proto.graph.input[0].name = "pictures"
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(dp.UserError, match=r"cannot be read|other inputs"):
+        OnnxModel.load(tmp_path / "model.onnx")
+
+
+def test_a_program_that_fails(model: OnnxModel) -> None:
+    with pytest.raises(dp.UserError, match="cannot be run"):
+        model.outputs(torch.rand(1, 3, 7, 7))
+
+
 def test_without_onnxruntime(exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(dp.UserError, match=r"pip install 'dprotonet\[onnx\]'"):

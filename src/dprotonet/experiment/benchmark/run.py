@@ -31,6 +31,7 @@ from dprotonet.experiment.evaluation.baseline import baseline_data
 from dprotonet.experiment.evaluation.evaluation import Evaluation, choose_split, evaluate_model
 from dprotonet.experiment.runs.claim import claimed
 from dprotonet.experiment.runs.finished import finished
+from dprotonet.experiment.runs.metrics_file import kept_round
 from dprotonet.experiment.runs.result_file import read_result, write_result
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
@@ -236,13 +237,14 @@ def _length(run: RunFolder, planned: int) -> dict[str, Any]:
     """
     records = run.read_metrics()
     epochs = [item for item in records if item["event"] == "EpochDone"]
-    kept = [item["epoch"] for item in records if item["event"] == "RoundDone" and item["kept"]]
-    done = epochs[-1]["epoch"]
+    kept = kept_round(records, run.metrics)
+    done = epochs[-1]["epoch"] if epochs else kept["epoch"]
+    timed = (item for item in records if item["event"] in ("EpochDone", "PushDone"))
     return {
         "epochs": done,
-        "kept epoch": kept[-1],
-        "steps": epochs[-1].get("steps"),
-        "seconds": sum(item["seconds"] for item in records if item["event"] in ("EpochDone", "PushDone")),
+        "kept epoch": kept["epoch"],
+        "steps": epochs[-1].get("steps") if epochs else None,
+        "seconds": sum(item.get("seconds", 0.0) for item in timed),
         STOPPED: ["patience" if done < planned else "all epochs done"],
     }
 
@@ -255,5 +257,6 @@ def _push_changes(run: RunFolder) -> list[float]:
 
 def _last_accuracy(run: RunFolder) -> float:
     """On validation images, of the model that training ended with."""
-    rounds = [item for item in run.read_metrics() if item["event"] == "RoundDone"]
-    return float(rounds[-1]["val_accuracy"])
+    records = run.read_metrics()
+    kept_round(records, run.metrics)  # which says that there are rounds
+    return float([item for item in records if item["event"] == "RoundDone"][-1]["val_accuracy"])

@@ -26,7 +26,7 @@ from dprotonet.experiment.explaining.explain import explain
 from dprotonet.experiment.explaining.pictures import save_picture
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.figures import stack
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 from dprotonet.training.checkpoint import weights_digest
 
 KINDS = ("regions", "inference")
@@ -117,7 +117,7 @@ class RunPictures:
 
 def _made(path: Path, facts: Mapping[str, Any]) -> bool:
     try:
-        kept = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+        kept = read_json(path.with_suffix(".json"))
     except (OSError, ValueError):
         return False
     return path.is_file() and kept.get("made of") == json.loads(json.dumps(facts))

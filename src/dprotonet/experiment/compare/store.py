@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.compare.method import Method
-from dprotonet.files import remove_unfinished, whole, write_text
+from dprotonet.files import read_json, remove_unfinished, whole, write_text
 
 
 class Record(NamedTuple):
@@ -121,7 +121,7 @@ def _record(arrays: Mapping[str, np.ndarray]) -> Record:
 def _differences(path: Path, plan: Mapping[str, Any]) -> list[str]:
     """Keys in which a stored plan is another one."""
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path)
         if not isinstance(stored, dict):
             raise ValueError("not a plan")
     except (OSError, ValueError):

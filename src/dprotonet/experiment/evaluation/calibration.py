@@ -1,6 +1,5 @@
 """Whether a model's probabilities are true on a split, beside what its plain softmax would have stated."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 
 from dprotonet.experiment.runs.calibration import Calibration, shares_of
 from dprotonet.figures import ReliabilityGroup, reliability_figure
+from dprotonet.files import read_json
 from dprotonet.metrics.calibration import (
     ReliabilityBin,
     accuracy_at_coverage,
@@ -75,7 +75,7 @@ def measured_sets(folder: Path | None, network: nn.Module) -> dict[float, SetFig
     Nothing where there was none, or an older version made it.
     """
     try:
-        found = {} if folder is None else json.loads((folder / FILE).read_text(encoding="utf-8"))
+        found = {} if folder is None else read_json(folder / FILE)
         if not found or found["weights"] != weights_digest(network):
             return {}
         return {float(coverage): SetFigures(**sets) for coverage, sets in found["class_sets"].items()}

@@ -25,7 +25,7 @@ from dprotonet.experiment.prototypes.split_evidence import (
     splits_of_run,
 )
 from dprotonet.experiment.trained.trained_model import TrainedModel
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 from dprotonet.inference.prune import NearestImages
 from dprotonet.metrics.prototypes import twins
 from dprotonet.network import DProtoNet, Evidence
@@ -199,12 +199,12 @@ def _read(model: TrainedModel, key: dict[str, Any]) -> tuple[PrototypeFacts, ...
     if path is None or not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT or any(content[name] != value for name, value in key.items()):
             logger.info("%s is of other weights, data or version and is made anew", path)
             return None
         return _of_model(model, [PrototypeFacts.from_json(item) for item in content["prototypes"]])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         logger.warning("%s is damaged (%s) and is made anew", path, error)
         return None
 

@@ -27,6 +27,7 @@ from dprotonet.experiment.reproduce.compared import ComparedTable, Deviations, c
 from dprotonet.experiment.reproduce.estimate import Estimate, Images
 from dprotonet.experiment.reproduce.items import SOURCES, Item, PlanPart
 from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.files import read_json
 
 BELOW = "data/"  # how the paths of data begin in a plan: below --data-root
 
@@ -266,7 +267,7 @@ def _missing(plan: Plan) -> tuple[Missing, ...]:
 def _content(path: Path) -> dict[str, Any] | None:
     """What a plan found when its tables were last written, perhaps by another version."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = read_json(path)
     except FileNotFoundError:
         return None
     return content

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 from dprotonet.metrics.calibration import fitted_temperature, tempered
 from dprotonet.metrics.prediction_sets import (
     conformal_scores,
@@ -85,7 +85,7 @@ class Calibration:
         if not path.is_file():
             return None
         try:
-            return checked(cls(**json.loads(path.read_text(encoding="utf-8"))))
+            return checked(cls(**read_json(path)))
         except (ValueError, TypeError) as error:
             raise UserError(
                 f"{path} is damaged ({error}); delete it and make it anew with dprotonet calibrate"

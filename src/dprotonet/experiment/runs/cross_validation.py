@@ -22,6 +22,7 @@ from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import RememberedSplits
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.runs.claim import AlreadyClaimed, claimed
+from dprotonet.experiment.runs.metrics_file import kept_round
 from dprotonet.experiment.runs.result_file import read_result, write_result
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.trainer import Preparing, Trainer
@@ -154,7 +155,7 @@ def markdown(content: dict[str, Any]) -> str:
 def _outcome(run: RunFolder) -> dict[str, Any]:
     records = run.read_metrics()
     rounds = [item for item in records if item["event"] == "RoundDone"]
-    kept = [item for item in rounds if item["kept"]][-1]
+    kept = kept_round(records, run.metrics)
     return {
         "accuracy": kept["val_accuracy"],
         "accuracy at the end": rounds[-1]["val_accuracy"],

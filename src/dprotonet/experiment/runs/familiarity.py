@@ -28,7 +28,7 @@ from dprotonet.experiment.runs.known_features import (
     evenly,
     share_told,
 )
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 from dprotonet.inference.familiarity import (
     Joined,
     class_strangeness,
@@ -156,9 +156,11 @@ class Familiarity:
         if not path.is_file():
             return None
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             told = content.get("features")
             features = None if told is None else KnownFeatures.read(folder, told)
+            if features is None and content.get("statistic") == OF_FEATURES:
+                raise ValueError("it goes by features and has none")
             return checked(cls(**{**content, "features": features}))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dprotonet.encoder.backbone import Backbone
 from dprotonet.encoder.level_averages import LevelAverages, Levels, Seen
+from dprotonet.errors import UserError
 from dprotonet.inference.familiarity import rank_of
 from dprotonet.inference.feature_spread import FeatureSpread, cross_fitted
 from dprotonet.network import Network
@@ -48,6 +49,8 @@ class KnownFeatures:
     def strangeness(self, averages: Tensor) -> Tensor:
         """Of images in every level (B, L), by the averages of their levels; 1 is the limit."""
         spread = self.spread.to(averages.device)
+        if averages.shape[1] != sum(spread.widths):
+            raise UserError("familiarity.json is of other levels; make it anew with dprotonet familiarity")
         return spread.distances(averages) / spread.limits
 
     def write(self, folder: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from dprotonet.config import Config, by_name, tables_by_name, to_tables
 from dprotonet.errors import UserError
 from dprotonet.experiment.settings.recipes import final_config
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 
 RESULT = "result.json"
 _OF_SPEED = ("training.workers", "training.memory_format")  # change how fast, never what is learned
@@ -27,7 +27,7 @@ def write_result(place: Path, config: Config, found: dict[str, Any]) -> None:
 def read_result(place: Path, config: Config) -> dict[str, Any] | None:
     """What a finished run found; None if it is not finished. One of another config is an error."""
     try:
-        result: dict[str, Any] = json.loads((place / RESULT).read_text(encoding="utf-8"))
+        result: dict[str, Any] = read_json(place / RESULT)
         trained = tables_by_name(result["config"])
     except FileNotFoundError:
         return None

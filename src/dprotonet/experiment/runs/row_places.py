@@ -13,7 +13,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 from dprotonet.metrics.classification import wilson_interval
 from dprotonet.percent import percent
 from dprotonet.training.checkpoint import weights_digest
@@ -65,7 +65,7 @@ class PlaceLimit:
         if not path.is_file():
             return None
         try:
-            found = _checked(cls(**json.loads(path.read_text(encoding="utf-8"))))
+            found = _checked(cls(**read_json(path)))
         except (ValueError, TypeError) as error:
             raise UserError(
                 f"{path} is damaged ({error}); delete it and make it anew with dprotonet reliability"

@@ -29,9 +29,10 @@ from dprotonet.config import Config, by_name, read_toml, to_tables
 from dprotonet.data.base import ImageData, image_of
 from dprotonet.data.transforms import Normalise
 from dprotonet.errors import UserError
+from dprotonet.experiment.runs.metrics_file import read_records
 from dprotonet.experiment.runs.place import Place, place_of, places_of, region_places
 from dprotonet.experiment.settings.recipes import config_from
-from dprotonet.files import is_unfinished, naming, put_aside, remove_unfinished, whole, write_text
+from dprotonet.files import is_unfinished, naming, put_aside, read_json, remove_unfinished, whole, write_text
 from dprotonet.inference.projection import NOTHING
 from dprotonet.network import DProtoNet, Network
 from dprotonet.training.checkpoint import load_tensors, read_metadata, save_tensors, tidy_checkpoint
@@ -129,7 +130,7 @@ class RunFolder:
     def read_origins(self) -> dict[str, str]:
         """Where each setting came from, by `section.key`; nothing for runs of earlier versions."""
         try:
-            content = json.loads((self.path / "origins.json").read_text(encoding="utf-8"))
+            content = read_json(self.path / "origins.json")
         except (FileNotFoundError, ValueError):
             return {}
         return {str(key): str(value) for key, value in content.items()} if isinstance(content, dict) else {}
@@ -184,11 +185,7 @@ class RunFolder:
                 file.truncate(size)
 
     def read_metrics(self) -> list[dict[str, Any]]:
-        lines = self.metrics.read_text(encoding="utf-8").splitlines() if self.metrics.exists() else []
-        try:
-            return [json.loads(line) for line in lines if line.strip()]
-        except ValueError:
-            raise UserError(f"{self.metrics} is damaged; remove the lines that are not JSON") from None
+        return read_records(self.metrics)
 
     # ── validation ──
 
@@ -202,11 +199,11 @@ class RunFolder:
         """Labels and predictions (N,)."""
         path = self.path / "validation.json"
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             labels, predicted = (torch.tensor(content[key]) for key in ("labels", "predicted"))
         except FileNotFoundError:
             raise UserError(f"{path} is missing; the run has not come to its first round") from None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RuntimeError):  # the last is torch's
             raise UserError(f"{path} is damaged; remove the run and train it again") from None
         return labels, predicted
 
@@ -255,14 +252,14 @@ class RunFolder:
                 f"{path} is missing; training has not reached its first push, go on with --resume"
             )
         try:
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = read_json(path)
             if content["format"] != FORMAT:
                 raise ValueError(f"format {content['format']!r}, this version reads {FORMAT}")
             classes = _checked_classes(content["classes"])
             records = [_checked_record(*pair, classes) for pair in enumerate(content["prototypes"])]
             if content["digest"] != _digest(records):
                 raise ValueError("the prototypes do not match their digest")
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"{path} is damaged or of another version ({error}); copy the run again"
             ) from None

@@ -17,7 +17,7 @@ from typing import Any
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.runs.run_folder import PrototypeRecord
-from dprotonet.files import write_text
+from dprotonet.files import read_json, write_text
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def read_part_names(folder: Path, records: Sequence[PrototypeRecord]) -> dict[in
     if not path.is_file():
         return {}
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT:
             raise ValueError(f"format {content['format']!r}, this version reads {FORMAT}")
         if content["prototypes"] != _digest(records):

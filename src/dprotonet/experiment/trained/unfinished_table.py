@@ -17,7 +17,7 @@ from typing import Any
 
 from dprotonet.errors import UserError
 from dprotonet.experiment.trained.prediction_table import Row, part_of
-from dprotonet.files import naming
+from dprotonet.files import json_of, naming
 
 Stamped = Sequence[tuple[str, Row]]  # rows with the stamps of their files
 
@@ -65,7 +65,7 @@ class UnfinishedTable:
                 place, number = self.places[stamp]
                 if place != known:
                     file.seek(place)
-                    known, batch = place, json.loads(file.readline())
+                    known, batch = place, json_of(file.readline())
                 yield batch[number][1]
 
     def remove(self) -> None:
@@ -88,13 +88,13 @@ class UnfinishedTable:
         """Why these lines cannot be gone on with; else their rows are remembered."""
         try:
             with self.path.open("rb") as file:
-                basis = json.loads(file.readline())
+                basis = json_of(file.readline())
                 others = [key for key in {**self.basis, **basis} if basis.get(key) != self.basis.get(key)]
                 if others:
                     return f"{self.path} was begun with another {', '.join(others)}"
                 place = file.tell()
                 for line in file:
-                    self._remember(place, self._checked(json.loads(line)))
+                    self._remember(place, self._checked(json_of(line)))
                     place += len(line)
         except (ValueError, TypeError, AttributeError):
             return f"{self.path} is damaged"

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 RUNNER_UP = "runner-up"
 _FEW = 6  # classes, which are all named in a complaint
 _CLOSE = 3  # names that are offered in place of one that is not known
+_DIGITS = re.compile("[0-9]{1,18}")
 
 ClassName = str | int
 
@@ -33,7 +34,7 @@ def class_number(target: ClassName, classes: Sequence[str], *, owner: str, words
     """
     if isinstance(target, str) and target in classes:
         return list(classes).index(target)
-    if f"{target}".isdecimal():
+    if _DIGITS.fullmatch(f"{target}"):
         if int(target) >= len(classes):
             raise UserError(f"{owner} has no class {target}; its classes are 0 to {len(classes) - 1}")
         return int(target)

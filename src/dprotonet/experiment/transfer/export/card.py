@@ -17,6 +17,7 @@ from dprotonet.experiment.runs.place import Place
 from dprotonet.experiment.trained.evidence import part_of_each
 from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.experiment.transfer.export.deployed import Deployed
+from dprotonet.files import json_of
 from dprotonet.version import __version__
 
 KEY = "dprotonet"
@@ -79,7 +80,7 @@ class Card:
     def from_json(cls, text: str, *, where: str) -> "Card":
         """Read what `to_json` wrote; nothing in it is trusted."""
         try:
-            content = json.loads(text)
+            content = json_of(text)
             if content.pop("format") != FORMAT:
                 raise ValueError("another format")
             return _checked(cls(**_typed(content)))

@@ -16,14 +16,14 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.errors import UserError
+from dprotonet.errors import ComputationError, UserError
 from dprotonet.experiment.explaining.explain import ExplainProgress, OnStep
-from dprotonet.experiment.runs.familiarity import warning_of
+from dprotonet.experiment.runs.familiarity import OF_FEATURES, warning_of
 from dprotonet.experiment.trained.evidence import Contrast, EvidenceItem, evidence_items
 from dprotonet.experiment.trained.image_like import ImageLike, image_size, name_of, square
 from dprotonet.experiment.trained.prediction import Prediction, prediction_of
 from dprotonet.experiment.transfer.export.card import KEY, Card
-from dprotonet.experiment.transfer.export.deployed import STRANGENESS
+from dprotonet.experiment.transfer.export.deployed import STRANGENESS, Decision
 from dprotonet.extras import import_extra
 from dprotonet.figures import method_sheet
 from dprotonet.inference.contrast import Leads, likeliest_other, shared_leads
@@ -34,6 +34,9 @@ from dprotonet.interpretation.mdm import MDM, Preset
 from dprotonet.percent import percent
 
 _BATCH = 32
+_REGION = "region"
+_SUMMED = ("logits", "probabilities", "contributions", "rival_contributions")
+_ASKED = [("images", "tensor(float)")]
 # What onnxruntime puts before the reason: its name, a code, the path again.
 _BEFORE_REASON = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from .*? failed:)?")
 
@@ -78,19 +81,23 @@ class OnnxModel:
         options.intra_op_num_threads = torch.get_num_threads()
         try:
             session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            text = session.get_modelmeta().custom_metadata_map.get(KEY)
         except Exception as error:  # onnxruntime's errors have no common class
-            reason = _BEFORE_REASON.sub("", str(error).splitlines()[0])
+            reason = _BEFORE_REASON.sub(
+                "", str(error).splitlines()[0] if str(error) else type(error).__name__
+            )
             raise UserError(
                 f"{path} cannot be read as ONNX ({reason.rstrip('.')}); write one with dprotonet export"
             ) from None
-        text = session.get_modelmeta().custom_metadata_map.get(KEY)
         if text is None:
             raise UserError(
                 f"{path} was not written by dprotonet export; explain such a model in Python: ArrayNode"
             )
         card = Card.from_json(text, where=str(path))
-        if {item.name for item in session.get_outputs()} != set(card.outputs):
-            raise UserError(f"{path} has other outputs than it says; export it again")
+        names = {item.name for item in session.get_outputs()}
+        asked = [(item.name, item.type) for item in session.get_inputs()]
+        if names != set(card.outputs) or not names.issuperset(Decision._fields) or asked != _ASKED:
+            raise UserError(f"{path} has other inputs or outputs than it says; export it again")
         return cls(session, card)
 
     def pixels(self, image: ImageLike) -> Tensor:
@@ -99,10 +106,20 @@ class OnnxModel:
 
     def outputs(self, images: Tensor) -> dict[str, Tensor]:
         """All outputs for images (B, 3, H, W) float32 in [0, 1]."""
-        pieces = [self.session.run(None, {"images": block.numpy()}) for block in images.split(_BATCH)]
-        names = [item.name for item in self.session.get_outputs()]
-        joined = (torch.from_numpy(np.concatenate(part)) for part in zip(*pieces, strict=True))
-        return dict(zip(names, joined, strict=True))
+        try:
+            pieces = [self.session.run(None, {"images": block.numpy()}) for block in images.split(_BATCH)]
+            names = [item.name for item in self.session.get_outputs()]
+            joined = (torch.from_numpy(np.concatenate(part)) for part in zip(*pieces, strict=True))
+            found = dict(zip(names, joined, strict=True))
+        except Exception as error:  # onnxruntime's errors have no common class; of a program of another kind
+            reason = _BEFORE_REASON.sub(
+                "", str(error).splitlines()[0] if str(error) else type(error).__name__
+            )
+            raise UserError(
+                f"the ONNX program cannot be run ({reason.rstrip('.')}); export it again"
+            ) from None
+        self._check(found, len(images))
+        return found
 
     def predict_many(self, images: Sequence[ImageLike]) -> list[Prediction]:
         """Class, probabilities and evidence of images."""
@@ -129,13 +146,23 @@ class OnnxModel:
             found.append(self._explained(image, prediction, prediction.evidence[:top], decoder, watch))
         return found
 
+    def _check(self, found: dict[str, Tensor], images: int) -> None:
+        """Whether the program answers as its card says."""
+        for name, values in found.items():
+            wide = len(self.card.classes) if name in Decision._fields else len(self.card.prototypes)
+            shape = (images,) if name == STRANGENESS else (images, wide)
+            if tuple(values.shape) != shape or values.is_floating_point() == (name == _REGION):
+                raise UserError(f"the ONNX program gives another {name} than its card says; export it again")
+            if name in _SUMMED and not values.isfinite().all():
+                raise ComputationError(f"the ONNX program gives a {name} that is not finite; export it again")
+
     def _prediction(self, name: str, found: dict[str, Tensor], row: int) -> Prediction:
         logits, known = found["logits"][row].double(), self.card.familiarity
         tell = partial(prediction_of, classes=self.card.classes, calibration=self.card.calibration)
         far = float(found[STRANGENESS][row]) if STRANGENESS in found else None
         if "scores" not in found:
             return tell(name, logits, (), distance=far)
-        if far is None and known is not None:  # a file of an earlier version
+        if far is None and known is not None and known.statistic != OF_FEATURES:  # of an earlier version
             far = float(known.distance(found["distances"][row : row + 1]))
         said = {key: values[row] for key, values in found.items()}
         items = self._evidence(said, self._contrast(said))

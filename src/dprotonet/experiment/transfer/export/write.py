@@ -6,7 +6,6 @@ kept. The ONNX file is read by any ONNX runtime; a .pt2 file is for PyTorch, and
 
 import contextlib
 import io
-import json
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from dprotonet.experiment.trained.trained_model import TrainedModel
 from dprotonet.experiment.transfer.export.card import KEY, Card
 from dprotonet.experiment.transfer.export.deployed import Deployed
 from dprotonet.extras import import_extra
-from dprotonet.files import whole, write_text
+from dprotonet.files import read_json, whole, write_text
 
 TOLERANCE = 1e-4  # relative and absolute, of logits, between the file and PyTorch
 _CHECKED = 3  # images
@@ -82,7 +81,7 @@ def _check_card(path: Path, option: str) -> None:
     if not path.is_file():
         return
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
     except (OSError, ValueError):
         content = None
     if not isinstance(content, dict) or not {"format", "outputs", "image_size"} <= content.keys():
