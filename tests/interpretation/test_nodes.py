@@ -128,6 +128,7 @@ WRAPS: dict[str, Callable[[Tensor], Any]] = {
     "tuple": lambda logits: (logits, logits.sum()),
     "list": lambda logits: [logits],
     "tuple in logits": lambda logits: SimpleNamespace(logits=(logits,)),
+    "dict": lambda logits: {"scores": logits},
 }
 
 
@@ -138,7 +139,7 @@ def test_wrapped_logits_are_unwrapped(wrap: Callable[[Tensor], Any], model: Net,
 
 
 BAD: dict[str, Callable[[Tensor], Any]] = {
-    "dict": lambda logits: {"scores": logits},
+    "a dict without tensors": lambda logits: {"note": "x"},
     "nothing": lambda logits: None,
     "a map": lambda logits: logits[:, :, None, None],
     "one number": lambda logits: logits.sum(),
@@ -183,7 +184,7 @@ def test_targets_see_one_output_an_image_whatever_it_is(images: Tensor) -> None:
     assert torch.equal(wrapped(images, ROWS), TargetNode(detector.net, [Weighted(1)] * 3)(images, ROWS))
 
 
-@pytest.mark.parametrize("wrap", [BAD["nothing"], BAD["dict"], BAD["too few"]])
+@pytest.mark.parametrize("wrap", [BAD["nothing"], BAD["a dict without tensors"], BAD["too few"]])
 def test_a_model_without_one_output_an_image_is_refused(
     wrap: Callable[[Tensor], Any], images: Tensor
 ) -> None:

@@ -19,7 +19,7 @@ _DIGITS = {
 _FRAME = re.compile(r"[─│╭╮╰╯]+|^\s*-{4,}\s*$")  # without UTF-8 the lines are dashes
 
 _WRONG = re.compile(r"Error parsing (--[\w-]+):.*?'([^']*)'.*Argument helptext: --\S+ (\S+)")
-_KINDS = {"FLOAT": "a number, such as 0.5", "INT": "a whole number"}
+_KINDS = {"FLOAT": "a finite number, such as 0.5", "INT": "a whole number"}
 
 
 _registry = tyro.constructors.ConstructorRegistry()
