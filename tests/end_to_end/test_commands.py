@@ -230,7 +230,7 @@ MISTAKES = [
     ("train --out OUT --decay-shaping -1", "--decay-shaping"),
     ("evaluate OUT", "does not exist"),
     ("predict OUT image.png", "does not exist"),
-    ("predict OUT image.png --coverage 90%", "--coverage is '90%', but takes a finite number, such as 0.5; see"),
+    ("predict OUT image.png --coverage 90%", "--coverage is '90%', but takes a finite number, such as 0.5"),
     (
         "predict OUT image.png --top few",
         "--top is 'few', but takes a whole number; see dprotonet predict --help",
