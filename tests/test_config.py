@@ -109,7 +109,7 @@ def test_toml_that_no_config_can_be_made_of(text: str, match: str, tmp_path: Pat
     ids=lambda words: repr(words[-1][:8]),
 )
 def test_numbers_on_the_command_line_are_digits(words: list[str]) -> None:
-    with pytest.raises(UserError, match=r"but takes a (whole )?number"):
+    with pytest.raises(UserError, match=r"but takes a (whole |finite )?number"):
         parsed(TrainArguments, words, command="train")
 
 

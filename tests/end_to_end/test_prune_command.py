@@ -105,7 +105,7 @@ MISTAKES = [
     ("prune RUN --out OUT --purity 0.5 --least 2", "--least belongs to ProtoPNet's rule"),
     ("prune RUN --out OUT --purity 1.5", "--purity is 1.5; it is a share"),
     ("prune RUN --out OUT --purity 0", "--purity is 0.0; it is a share"),
-    ("prune RUN --out OUT --purity nan", "--purity is nan"),
+    ("prune RUN --out OUT --purity nan", "--purity is 'nan', but takes a finite number"),
     ("prune RUN --out OUT --purity 0.5 --nearest 0", "--nearest is 0"),
     ("prune RUN --out OUT --drop three", "--drop three: give numbers"),
     ("prune RUN --out OUT --drop 1,,2", "give numbers"),

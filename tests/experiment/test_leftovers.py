@@ -106,7 +106,7 @@ def test_only_names_of_ours_are_leftovers(tmp_path: Path) -> None:
 def test_a_folder_is_put_aside_in_one_step(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "file").write_text("content")
-    put_aside(tmp_path / "run")
+    put_aside(tmp_path / "run", last="file")
     assert list(tmp_path.iterdir()) == []
 
 

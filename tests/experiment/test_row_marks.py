@@ -65,7 +65,8 @@ def test_a_prototype_in_its_own_source_agrees_and_another_place_does_not(run: Pa
     sources = module._Sources(model)
     seen = sources[0]
     seen.points = 1 - seen.points  # the opposite place
-    (planted,) = module._ranks(model, model.inputs([image]), [0], sources)
+    inputs = model.inputs([image])
+    (planted,) = module._ranks(model, inputs, [0], sources, module._points(model, inputs, [0])[0])
     middle = bool(((seen.points - 0.5).abs() < 0.08).all())
     assert middle or planted > 0
 
