@@ -23,6 +23,7 @@ from tests.training.test_shared_file import cache_in
 cache, backbone = cache_in(Path(sys.argv[1])), None
 cache.backbone.register_forward_hook(lambda *_: time.sleep(float(sys.argv[2])))
 print("begun", flush=True)
+sys.stdin.readline()  # others may have to be loaded first
 for done in cache.build():
     pass
 print(cache.backbone.looked, flush=True)
@@ -47,10 +48,16 @@ def cache_in(folder: Path) -> FeatureCache:
 
 def another(folder: Path, seconds: float) -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", SLOWLY, str(folder), str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "begun\n"
     return process
+
+
+def go(process: "subprocess.Popen[str]") -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 @pytest.fixture(scope="module")
@@ -62,8 +69,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def test_two_that_start_at_different_times_share_the_work(tmp_path: Path, alone: bytes) -> None:
-    first = another(tmp_path, 0.05)
-    second = another(tmp_path, 0.05)
+    first, second = another(tmp_path, 0.05), another(tmp_path, 0.05)
+    go(first)
+    time.sleep(0.1)
+    go(second)
     looked = [int(process.communicate(timeout=120)[0]) for process in (first, second)]
     cache = cache_in(tmp_path)
     assert cache.path.read_bytes() == alone
@@ -74,6 +83,7 @@ def test_two_that_start_at_different_times_share_the_work(tmp_path: Path, alone:
 
 def test_another_takes_over_what_a_killed_one_had_claimed(tmp_path: Path, alone: bytes) -> None:
     killed = another(tmp_path, 0.05)
+    go(killed)
     shared = cache_in(tmp_path)._shared
     while not shared.done:
         time.sleep(0.01)

@@ -8,6 +8,7 @@ import { find, make } from "./dom.js";
 const SLOW = 350; // milliseconds of rest before a pointer that only passes by is told
 let shownFor = null;
 let timer = 0;
+let resting = null; // where the pointer was last: what appears under it, as a dialog does, is not pointed at
 
 const idOf = (name) => `meaning-${name}`;
 
@@ -33,10 +34,12 @@ export function startTips() {
   document.addEventListener("pointerover", (event) => {
     if (event.pointerType === "touch") return;
     const over = event.target.closest("[data-meaning]");
+    if (over && resting?.clientX === event.clientX && resting.clientY === event.clientY) return;
     if (over && over !== shownFor) later(() => tell(over), over.classList.contains("term") ? 80 : SLOW);
     else if (over || event.target.closest("#tip")) clearTimeout(timer); // it may be read, and copied from
     else if (shownFor !== focused()) later(hide, 200);
   });
+  document.addEventListener("pointermove", (event) => { resting = event; }, { passive: true });
   document.addEventListener("focusin", () => { const here = focused(); if (here) tell(here); else hide(); });
   document.addEventListener("focusout", hide);
   document.addEventListener("click", (event) => {
