@@ -27,7 +27,7 @@ from dprotonet.files import FULL, bytes_told, remove_unfinished, reserve, write_
 from dprotonet.training.checkpoint import tensor_digest
 from dprotonet.training.processes import local_share, meet, of_local_main
 from dprotonet.training.shared_file import SharedFile
-from dprotonet.training.views import Key, Keys, Made, ProcessShare, chunks, load
+from dprotonet.training.views import Key, Keys, Made, ProcessShare, Reading, chunks
 
 logger = logging.getLogger(__name__)
 
@@ -235,7 +235,7 @@ class FeatureCache:
 
     def _fill(self, share: ProcessShare) -> Iterator[tuple[int, int]]:
         """Write the parts that this process gets hold of, until all are there."""
-        shared = self._shared
+        shared, reading = self._shared, Reading(self.views, self.workers)
         claims = shared.claims(first=share.process * shared.parts // share.processes)
         try:
             with closing(claims):
@@ -243,19 +243,19 @@ class FeatureCache:
                     done = shared.done * len(self._parts[0]) * self.batch
                     yield min(done, self._views - 1), self._views
                     if part is not None:
-                        yield from self._write(self._parts[part], done)
+                        yield from self._write(reading, self._parts[part], done)
         except BaseException:
             shared.abandon()
             raise
 
-    def _write(self, batches: Sequence[list[Key]], done: int) -> Iterator[tuple[int, int]]:
+    def _write(self, reading: Reading, batches: Sequence[list[Key]], done: int) -> Iterator[tuple[int, int]]:
         """Write batches to where they belong.
 
         By writing and not by a memory map: on a full disk that is an error, and a map ends the process.
         """
         path = self._shared.unfinished
         with _named(path), path.open("r+b") as file:
-            for view, batch in zip(load(self.views, batches, workers=self.workers), batches, strict=True):
+            for view, batch in zip(reading(batches), batches, strict=True):
                 index, variant = batch[0]
                 file.seek(self._start + (index * (1 + self.augmentations) + variant) * self._size)
                 file.write(self._features(view.inputs).astype("<f2").tobytes())

@@ -263,8 +263,37 @@ def chunks(keys: Sequence[Key], batch: int) -> Sequence[list[Key]]:
 
 def load(views: ViewSource, batches: Sequence[list[Key]], *, workers: int) -> Iterator[View]:
     """Batched views, collated; `workers` processes read ahead."""
-    source: Any = views
-    if not batches:
-        return iter(())
-    loader = DataLoader(source, batch_sampler=batches, num_workers=workers)
-    return iter(loader)
+    return Reading(views, workers)(batches)
+
+
+class Reading:
+    """Batched views, collated, as often as is asked for, read ahead by the same `workers` processes.
+
+    They start once: after every fork the kernel copies each page of memory that this process writes to, which
+    for some hundred forks took longer than the network.
+    """
+
+    def __init__(self, views: ViewSource, workers: int) -> None:
+        source: Any = views
+        self._coming = _Coming()
+        sampler: Any = self._coming
+        self._loader = DataLoader(
+            source, batch_sampler=sampler, num_workers=workers, persistent_workers=workers > 0
+        )
+
+    def __call__(self, batches: Sequence[list[Key]]) -> Iterator[View]:
+        """One reading after the other: the last ends where the next begins."""
+        self._coming.batches = batches
+        return iter(self._loader) if batches else iter(())
+
+
+class _Coming:
+    """Batches that may be others in the next reading."""
+
+    batches: Sequence[list[Key]] = ()
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
