@@ -26,6 +26,7 @@ from dprotonet.metrics.faithfulness import (
     insertion_curves,
 )
 from dprotonet.metrics.localization import overlap
+from dprotonet.metrics.road import RoadProtocol, road_curves
 
 import_guarded("torchvision")  # most of them import it, unguarded
 
@@ -175,6 +176,21 @@ def test_deletion_is_grad_cams_removal_of_the_most_relevant(step: int) -> None:
     expected = metric(IMAGES, MAPS.numpy(), softmax_targets(), NETWORK, return_diff=False)
     curves = deletion_curves(score, IMAGES, MAPS, protocol=PROTOCOL)
     assert curves[:, step].tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize(("name", "hottest"), [("Most", True), ("Least", False)])
+def test_road_is_grad_cams(name: str, hottest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its percentile is the share that stays, and of these maps it removes as many pixels as we do."""
+    package("scipy")
+    reference = grad_cam("metrics.road")
+    monkeypatch.setattr(reference.torch, "randn_like", torch.zeros_like)  # each draws its own noise
+    shares = (0.1, 0.5, 0.9)
+    metric = getattr(reference, f"ROAD{name}RelevantFirstAverage")([100 * (1 - share) for share in shares])
+    change = metric(IMAGES, MAPS.numpy(), softmax_targets(), NETWORK)
+    before, _ = before_and_after()
+    protocol = RoadProtocol(shares=shares, noise=0, tolerance=1e-7)
+    curves = road_curves(score, IMAGES, MAPS, hottest=hottest, protocol=protocol)
+    assert curves.mean(dim=1).tolist() == pytest.approx((before + change).tolist(), abs=1e-5)
 
 
 # ── Quantus ──────────────────────────────────────────────────────────────────────────────────────────
