@@ -40,3 +40,16 @@ def test_values_that_are_not_finite(slope: bytes) -> None:
     at = file.index(struct.pack("<HH", 0x7FE0, 0x0010))
     with pytest.raises(UnreadableImage):
         decode_image(file[:at] + element + file[at:], name="x.dcm", size=4)
+
+
+def test_compressed_pixels_outside_of_items() -> None:
+    """pydicom took them for a stream, past all that is looked at before, and went over its boxes for ever."""
+    good = by_pillow("L", "JPEG2000", 8, 8)
+    at = good.index(b"jp2h") - 4
+    endless = good[:at] + struct.pack(">I", 0) + b"free" + good[at:]
+    file = dicom(8, 8, syntax=JPEG_2000, pixels=even(endless))
+    length = file.index(struct.pack("<HH", 0x7FE0, 0x0010)) + 8
+    assert file[length : length + 4] == b"\xff" * 4
+    damaged = file[:length] + struct.pack("<I", 0xFFFFEFFF) + file[length + 4 :]
+    with pytest.raises(UnreadableImage, match="do not stand in items"):
+        decode_image(damaged, name="x.dcm", size=8)

@@ -193,6 +193,7 @@ MISTAKES = [
     (PLAN.replace("[[column]]", "[column]"), "has no [[column]]"),
     (PLAN.replace("seeds = [0, 1]", 'seeds = "all"'), "seeds must be a list"),
     (PLAN.replace('"accuracy", ', '"accuracies", '), "measures are some of"),
+    (PLAN.replace('["accuracy", "balanced_accuracy"]', "1e400", 1), "measures are some of"),
     (PLAN.replace("dimension = 8", "dimensions = 8"), "did you mean 'dimension'"),
     (PLAN.replace("masks = 5", "masks = 0"), "--masks is 0"),
     (PLAN.replace('name = "too many"', 'name = "two prototypes"'), "two runs would share"),

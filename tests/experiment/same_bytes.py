@@ -5,7 +5,6 @@ import sys
 from dprotonet.cli.main import main
 
 _TINY: dict[str, object] = {
-    "--mode": "frozen",
     "--backbone": "timm:test_resnet:none",
     "--cache": "cache",
     "--species": 3,
@@ -15,7 +14,6 @@ _TINY: dict[str, object] = {
     "--image-size": 32,
     "--dimension": 8,
     "--prototypes-per-class": 4,
-    "--augmentations": 1,
     "--epochs": 2,
     "--warm-epochs": 1,
     "--push-every": 1,
@@ -25,7 +23,9 @@ _TINY: dict[str, object] = {
 
 def everything() -> None:
     """Into the folder that it is run in, so that paths are the same."""
-    _done("train", "--out", "frozen", *(str(word) for pair in _TINY.items() for word in pair))
+    words = [str(word) for pair in _TINY.items() for word in pair]
+    _done("train", "--mode", "frozen", "--augmentations", "1", "--out", "frozen", *words)
+    _done("train", "--mode", "joint", "--out", "joint", *words)
     _done("evaluate", "frozen")
     _done("predict", "frozen", "frozen/prototypes", "--out", "table.csv")
     _done("export", "frozen", "--onnx", "run.onnx")

@@ -41,6 +41,7 @@ def test_the_same_run_has_the_same_bytes(twice: list[Path]) -> None:
 
 
 def test_every_kind_of_file_was_compared(twice: list[Path]) -> None:
+    assert all((twice[0] / mode / "checkpoint").is_dir() for mode in ("frozen", "joint"))
     names = {path.name for path in twice[0].rglob("*")}
     wanted = {"model.safetensors", "projection.safetensors", "prototypes.json"}
     wanted |= {

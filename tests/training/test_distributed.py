@@ -1,6 +1,7 @@
 """Two gloo processes give the prototypes, the accuracy and the learned weights of one."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -48,29 +49,58 @@ TINY = [
     *["train", "--recipe", "paper", "--mode", "frozen", "--species", "2", "--train-per-species", "6"],
     *["--val-per-species", "4", "--image-size", "64", "--epochs", "1", "--warm-epochs", "0"],
     *["--push-every", "1", "--last-layer-epochs", "1", "--views-per-epoch", "1", "--augmentations", "1"],
-    *["--batch-size", "4", "--masks", "12", "--dimension", "16", "--prototypes-per-class", "2"],
+    *["--batch-size", "6", "--masks", "12", "--dimension", "16", "--prototypes-per-class", "2"],
     *["--push-images", "2"],
 ]
 
 
 def test_the_command_under_torchrun_is_one_run_also_without_gpus(tmp_path: Path) -> None:
     """Processes that do not know of each other would each claim, empty and write the same folder."""
-    words = [*TINY, "--cache", str(tmp_path / "cache"), "--out"]
-    assert main([*words, str(tmp_path / "one")]) == 0
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "-m", "dprotonet"]
+    assert main(words(tmp_path, "one")) == 0
+    launched = torchrun("--standalone", "--nproc_per_node=2", "-m", "dprotonet", *words(tmp_path, "two"))
+    said = launched.communicate(timeout=300)
+    assert launched.returncode == 0, said
+    assert_equal_runs(tmp_path / "one", tmp_path / "two")
+
+
+def test_two_machines_are_one_run(tmp_path: Path) -> None:
+    """Two launchers that meet at an address, as on two machines: of one process and of two."""
+    assert main(words(tmp_path, "one")) == 0
+    meeting = ["--nnodes=2", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{free_port()}", "--rdzv_id=1"]
+    machines = [
+        torchrun(*meeting, f"--nproc_per_node={count}", "-m", "dprotonet", *words(tmp_path, "three"))
+        for count in (1, 2)
+    ]
+    ends = [machine.communicate(timeout=300) for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], ends
+    assert_equal_runs(tmp_path / "one", tmp_path / "three")
+
+
+def words(place: Path, name: str) -> list[str]:
+    return [*TINY, "--cache", str(place / "cache"), "--out", str(place / name)]
+
+
+def torchrun(*arguments: str) -> "subprocess.Popen[str]":
     environment = {name: value for name, value in os.environ.items() if name != "ACCELERATE_USE_CPU"}
-    result = subprocess.run(
-        [sys.executable, *launcher, *words, str(tmp_path / "two")],
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *arguments],
         env={**environment, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=300,
-        check=False,
     )
-    assert result.returncode == 0, result.stderr
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-    assert one.keys() == two.keys()
-    for name in one:
-        torch.testing.assert_close(one[name], two[name], rtol=1e-4, atol=1e-4)
-    records = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("one", "two")]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def assert_equal_runs(one: Path, other: Path) -> None:
+    ours, theirs = (load_file(place / "model.safetensors") for place in (one, other))
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-4, atol=1e-4)
+    records = [(place / "metrics.jsonl").read_text().splitlines() for place in (one, other)]
     assert len(records[0]) == len(records[1])  # one process writes

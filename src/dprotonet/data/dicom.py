@@ -23,6 +23,7 @@ from dprotonet.extras import import_extra
 SUFFIX = ".dcm"
 
 _RAW, _RUN_LENGTH = "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.5"
+_NOT_COMPRESSED = (_RAW, "1.2.840.10008.1.2", "1.2.840.10008.1.2.2", "1.2.840.10008.1.2.1.99")
 _COPIES, _SHOWN = 4, 3  # of what is stored while it is decoded; bytes a sample that is shown
 _STREAM = 16  # bytes a sample that decoders of JPEG 2000 take
 _BAND = 1_000_000  # pixels that are worked on together
@@ -65,6 +66,8 @@ def _stored(found: DicomFile) -> np.ndarray:
         f"decoding {columns} × {rows} pixels",
     )
     if not found.compressed:
+        if found.syntax not in _NOT_COMPRESSED:  # pydicom would take them for a stream that nobody has checked
+            raise ValueError("its pixels are compressed, but do not stand in items as compressed pixels do")
         content = found.start(size)
         one.add_new(0x7FE00010, "OW" if depth > 1 else "OB", content + b"\0" * (len(content) % 2))
     else:

@@ -267,8 +267,7 @@ def _folded(config: Config, folds: int) -> Config:
 def _measures(content: Mapping[str, Any], where: str) -> tuple[str, ...]:
     measures = content.get("measures", ["accuracy"])
     known = (*MEASURES, AT_THE_END) if content.get("folds") else MEASURES
-    unknown = [name for name in measures if name not in known]
-    if unknown or not measures:
+    if not isinstance(measures, list) or not measures or not all(name in known for name in measures):
         raise UserError(f"{where}: measures are some of {', '.join(known)}, not {measures!r}")
     return tuple(measures)
 
