@@ -66,7 +66,7 @@ def _stored(found: DicomFile) -> np.ndarray:
         f"decoding {columns} × {rows} pixels",
     )
     if not found.compressed:
-        if found.syntax not in _NOT_COMPRESSED:  # pydicom would take them for a stream that nobody has checked
+        if found.syntax not in _NOT_COMPRESSED:  # pydicom would take them for a stream unchecked
             raise ValueError("its pixels are compressed, but do not stand in items as compressed pixels do")
         content = found.start(size)
         one.add_new(0x7FE00010, "OW" if depth > 1 else "OB", content + b"\0" * (len(content) % 2))
