@@ -34,12 +34,19 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "two_heads": lambda given: {"right": model(given), "left": -model(given)},
         "list_of_heads": lambda given: [model(given), -model(given)],
         "images": images,
+        "torch": torch,
+        "volume_network": torch.nn.Sequential(
+            torch.nn.Conv3d(1, 4, 3, stride=2),
+            torch.nn.ReLU(),
+            torch.nn.AdaptiveAvgPool3d(1),
+            torch.nn.Flatten(),
+        ),
         "regions": regions,
         "prototype": torch.ones(12),
         "session": SimpleNamespace(run=run),
     }
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), known)
     assert known["maps"].shape == (2, 32, 40)

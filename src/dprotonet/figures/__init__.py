@@ -31,6 +31,7 @@ from dprotonet.figures.placed import cropped, placed
 from dprotonet.figures.prototype_sheet import prototype_sheet
 from dprotonet.figures.reliability import ReliabilityGroup, reliability_figure
 from dprotonet.figures.saliency_sheet import method_sheet, saliency_sheet
+from dprotonet.figures.slice_sheet import slice_sheet
 from dprotonet.figures.style import HEAT
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "prototype_sheet",
     "reliability_figure",
     "saliency_sheet",
+    "slice_sheet",
     "stack",
     "training_curve",
     "two_sided",

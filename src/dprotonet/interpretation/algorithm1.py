@@ -15,7 +15,7 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask, Step
-from dprotonet.interpretation.masks import MaskStack
+from dprotonet.interpretation.masks import MaskStack, Size, check_sizes, spread
 from dprotonet.ops import unit_range
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Algorithm1:
     Deviation: γ = 3 presumes ten masks, so it is kept as a share of their number, 0.3.
     """
 
-    sizes: tuple[int, ...] = tuple(range(6, 16))
+    sizes: tuple[Size, ...] = tuple(range(6, 16))
     iterations: int = 800
     start: float = 0.5  # τ
     sparsity: float = 10.0  # η
@@ -49,8 +49,7 @@ class Algorithm1:
     probability: bool = False  # watch a class at its logit
 
     def __post_init__(self) -> None:
-        if not self.sizes or min(self.sizes) < 1 or len(set(self.sizes)) < len(self.sizes):
-            raise UserError(f"{self}: sizes >= 1, no two alike, are possible")
+        check_sizes(self.sizes, self)
         if self.iterations < 1 or self.rate <= 0 or not 0 <= self.start <= 1:
             raise UserError(f"{self}: iterations >= 1, rate > 0 and 0 <= start <= 1 are possible")
         if self.reference is not None and not 0 < self.reference < math.inf:
@@ -62,7 +61,7 @@ class Algorithm1:
         return self.iterations * len(self.sizes)
 
     def steps(self, task: MaskingTask) -> Generator[Step]:
-        stack = MaskStack.constant(self.sizes, task.count, self.start, task.images.device)
+        stack = MaskStack.constant(self.sizes, task.size, task.images, self.start)
         adam = torch.optim.Adam(stack.parameters, lr=self.rate)
         worth = self._worth(task)
         for number in range(1, self.iterations + 1):
@@ -82,7 +81,8 @@ class Algorithm1:
         enlarged, area = stack.enlarged(task.size), stack.area()
         rows = task.rows.repeat(len(self.sizes))
         gap, gradient = task.gradient(enlarged.flatten(0, 1), rows, consistency, each=1)
-        gradient = gradient * worth[rows, None, None]  # here, for a network in half precision would overflow
+        # Here, for a network in half precision would overflow.
+        gradient = gradient * spread(worth[rows], gradient)
         penalty = self.sparsity * area
         torch.autograd.backward([enlarged, penalty], [gradient.view_as(enlarged), torch.ones_like(penalty)])
         adam.step()
@@ -119,4 +119,4 @@ class Algorithm1:
 
     def heatmap(self, task: MaskingTask, raw: Tensor) -> Tensor:
         """Eqs. (16) and (17): N({raw >= γ} raw)."""
-        return unit_range(torch.where(self.above(raw), raw, 0.0))
+        return unit_range(torch.where(self.above(raw), raw, 0.0), axes=len(task.size))

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +21,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from dprotonet.figures import binary_image, heatmap_blend, masked_image, overlay, picture
+from dprotonet.errors import UserError
+from dprotonet.figures import binary_image, heatmap_blend, masked_image, overlay, picture, slice_sheet
 from dprotonet.files import whole, write_text
+from dprotonet.interpretation.masks import Size, places
 from dprotonet.ops import upsample
 
 logger = logging.getLogger(__name__)
@@ -58,6 +61,17 @@ class Box(NamedTuple):
         )
 
 
+class Cuboid(NamedTuple):
+    """The smallest cuboid of a volume's places; the last three are not part of it."""
+
+    front: int
+    top: int
+    left: int
+    back: int
+    bottom: int
+    right: int
+
+
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why a node was active on one image: all that Algorithm 1 returns, and how it came about.
@@ -66,12 +80,13 @@ class Explanation:
     scaling, which every metric that ranks pixels should take. `masks` holds the learned mask of each size,
     `loss` its trace, `image` the input (C, H, W), `facts` what made the result: preset with all its values,
     seed, versions. `above` (H, W) bool is where the explainer's own threshold is reached, if it has one;
-    `side` (H, W) what a place adds for the node, or below 0 against it, if heat tells both.
+    `side` (H, W) what a place adds for the node, or below 0 against it, if heat tells both. Of a volume
+    (C, D, H, W) maps are (D, H, W), and pictures show up to a dozen of its slices.
     """
 
     heatmap: Tensor
     raw: Tensor
-    masks: Mapping[int, Tensor]
+    masks: Mapping[Size, Tensor]
     loss: tuple[float, ...]
     passes: Passes
     node: str
@@ -101,8 +116,17 @@ class Explanation:
 
     def box(self, *, share: float = _SHARE) -> Box:
         """Round the hottest `share` of the pixels."""
+        if self.raw.ndim == 3:
+            raise UserError("a volume has no box; cuboid() goes round its hottest places")
         rows, columns = hottest_pixels(self.raw, share).nonzero().unbind(dim=1)
         return Box(int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
+
+    def cuboid(self, *, share: float = _SHARE) -> Cuboid:
+        """Round the hottest `share` of a volume."""
+        if self.raw.ndim == 2:
+            raise UserError("an image has no cuboid; box() goes round its hottest pixels")
+        found = hottest_pixels(self.raw, share).nonzero()
+        return Cuboid(*found.amin(dim=0).tolist(), *(found.amax(dim=0) + 1).tolist())
 
     def overlay(self, image: Tensor | None = None) -> Image.Image:
         """The heatmap over `image` (3, H, W) uint8, or over the input with its contrast stretched.
@@ -110,26 +134,26 @@ class Explanation:
         In all pictures the image may be of another size; the map is stretched onto it.
         """
         shown = self._shown(image)
-        return picture(overlay(shown, self._heat(shown)))
+        return _drawn(overlay, shown, self._heat(shown))
 
     def heatmap_image(
         self, image: Tensor | None = None, *, alpha: float = 0.5, beta: float = 0.3
     ) -> Image.Image:
         """The paper's heatmap image, Eq. (18) and Algorithm 1, line 20: α·X0 + β·M^h."""
         shown = self._shown(image)
-        return picture(heatmap_blend(shown, self._heat(shown), alpha=alpha, beta=beta))
+        return _drawn(partial(heatmap_blend, alpha=alpha, beta=beta), shown, self._heat(shown))
 
     def binary_image(self, image: Tensor | None = None) -> Image.Image:
         """The paper's binary-mask image, Algorithm 1, line 21: M^b·X0."""
         shown = self._shown(image)
         kept = self.binary_mask.cpu()[None, None].float()
-        stretched = torch.nn.functional.interpolate(kept, size=shown.shape[-2:], mode="nearest-exact")
-        return picture(binary_image(shown, stretched[0, 0] > 0))
+        stretched = torch.nn.functional.interpolate(kept, size=shown.shape[1:], mode="nearest-exact")
+        return _drawn(binary_image, shown, stretched[0, 0] > 0)
 
     def masked(self, image: Tensor | None = None) -> Image.Image:
         """The paper's other binary-mask image, Eq. (19): the image times the heatmap."""
         shown = self._shown(image)
-        return picture(masked_image(shown, self._heat(shown)))
+        return _drawn(masked_image, shown, self._heat(shown))
 
     def maps(self) -> dict[str, Tensor]:
         """What is saved as .npy, by name; the learned masks are not among them."""
@@ -152,7 +176,7 @@ class Explanation:
             "size": list(self.heatmap.shape),
             "kept": self.kept,
             "passes": self.passes._asdict(),
-            "box": self.box()._asdict(),
+            **({"box": self.box()._asdict()} if self.raw.ndim == 2 else {"cuboid": self.cuboid()._asdict()}),
             "loss": [round(value, 6) for value in self.loss],
             **self.facts,
         }
@@ -160,7 +184,7 @@ class Explanation:
     def save(self, folder: str | PathLike[str], *, image: Tensor | None = None, stem: str = "") -> Path:
         """Maps as .npy, pictures as .png, the rest, with the names of these files, as explanation.json."""
         place, prefix = Path(folder), f"{stem}-" if stem else ""
-        arrays = self.maps() | {f"mask{size:02d}": mask for size, mask in self.masks.items()}
+        arrays = self.maps() | {_file_of(size): mask for size, mask in self.masks.items()}
         for name, values in arrays.items():
             with whole(place / f"{prefix}{name}.npy") as temporary, temporary.open("wb") as file:
                 np.save(file, values.cpu().numpy())
@@ -179,11 +203,11 @@ class Explanation:
         values = self.image.cpu().float()
         low, high = values.min(), values.max()
         stretched = ((values - low) / (high - low).clamp_min(1e-12) * 255).round().to(torch.uint8)
-        return stretched[:1].expand(3, -1, -1) if len(stretched) != 3 else stretched
+        return stretched[:1].expand(3, *values.shape[1:]) if len(stretched) != 3 else stretched
 
     def _heat(self, shown: Tensor) -> Tensor:
         """The heatmap at the size of what is shown."""
-        return upsample(self.heatmap.cpu(), (shown.shape[-2], shown.shape[-1])).clamp(0, 1)
+        return upsample(self.heatmap.cpu(), tuple(shown.shape[1:])).clamp(0, 1)
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: the overlay, and what it is an overlay of."""
@@ -198,13 +222,23 @@ class Explanation:
         )
 
     def __repr__(self) -> str:
-        height, width = self.heatmap.shape
-        return f"Explanation({self.node}, {height}×{width}, {self.passes.forward} forward passes)"
+        size = "×".join(map(str, self.heatmap.shape))
+        return f"Explanation({self.node}, {size}, {self.passes.forward} forward passes)"
+
+
+def _drawn(draw: Callable[[Tensor, Tensor], Tensor], shown: Tensor, values: Tensor) -> Image.Image:
+    """A picture of an image with its map; of a volume a sheet of slices."""
+    return picture(draw(shown, values)) if values.ndim == 2 else slice_sheet(draw, shown, values)
+
+
+def _file_of(size: Size) -> str:
+    """What a mask of that size is saved as: mask06, or mask04x06x06."""
+    return "mask" + "x".join(f"{n:02d}" for n in ((size,) if isinstance(size, int) else size))
 
 
 def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:
     """Say which maps (N, H, W) show nothing, and why that can be."""
-    for row in (heatmaps.amax(dim=(-2, -1)) <= 0).nonzero().flatten().tolist():
+    for row in (heatmaps.amax(dim=places(heatmaps)) <= 0).nonzero().flatten().tolist():
         logger.warning(
             "the heatmap of image %d (%s) is empty: the node does not depend on what the image shows, or no "
             "place reached the threshold; the raw map is kept",
@@ -214,7 +248,7 @@ def warn_of_empty(heatmaps: Tensor, name: Callable[[int], str]) -> None:
 
 
 def hottest_pixels(raw: Tensor, share: float) -> Tensor:
-    """Which of the pixels (H, W) are the hottest `share`, at least one; of equals the first."""
+    """Which of the pixels (H, W) or (D, H, W) are the hottest `share`, at least one; of equals the first."""
     if not 0 < share <= 1:
         raise ValueError(f"a share of the pixels lies in (0, 1], not {share}")
     values = raw.flatten()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
-from dprotonet.interpretation.given_images import as_images, first_channels
+from dprotonet.interpretation.given_images import as_images, first_channels, takes_volumes
 from dprotonet.interpretation.masking_task import MaskingTask, Step, check_images
 from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.interpretation.outputs import GivenTask, Model, Outputs
@@ -54,6 +54,8 @@ class Explainer(ABC):
     targets, a function of images, or a node. Names are those of `classes`; of a regression `up` and `down`.
     Of a model that returns several tensors `output` names the answer: "logits", 1, "heads.1" (`returned`).
     """
+
+    explains_volumes = False
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class Explainer(ABC):
         images = self.images(inputs)
         found = self.explain(images, target, on_step=on_step, internal_batch_size=internal_batch_size)
         heatmaps = torch.stack([item.heatmap for item in found]).unsqueeze(1)
-        return heatmaps.to(images.device).repeat(1, images.shape[1], 1, 1)
+        return heatmaps.to(images.device).repeat_interleave(images.shape[1], dim=1)
 
     def explain(
         self,
@@ -144,7 +146,7 @@ class Explainer(ABC):
 
     def images(self, given: Any) -> Tensor:
         """Images (N, C, H, W): a tensor as it is, pictures and arrays scaled to [0, 1] where the model is."""
-        images = as_images(given, channels=first_channels(self.model))
+        images = as_images(given, channels=first_channels(self.model), volumes=takes_volumes(self.model))
         if isinstance(given, Tensor) or not isinstance(self.model, nn.Module):
             return images
         held = next(self.model.parameters(), None)
@@ -156,6 +158,11 @@ class Explainer(ABC):
         """Images and targets, checked."""
         images = self.images(images)
         check_images(images, batch)
+        if images.ndim == 5 and not self.explains_volumes:
+            raise UserError(
+                f"{self.title} explains images (N, C, H, W), not volumes {tuple(images.shape)}; "
+                "MDM explains both"
+            )
         watching = Watching(self.title, self.outputs, self.probability)
         if targets is None:
             labels = ClassNode.predicted(watching.classifier(), images, batch=batch).labels

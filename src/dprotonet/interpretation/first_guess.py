@@ -37,7 +37,7 @@ def first_guess(task: MaskingTask, *, zoom: float = 1.0) -> Tensor | None:
 
     NaN for an image whose node no map tells about, None if that is all of them. With `zoom` above 1 the four
     quarters of the image enlarged by it, overlapping, are asked as well and every other one mirrored; their
-    answers are laid side by side and added to that of the whole image.
+    answers are laid side by side and added to that of the whole image. Volumes are enlarged slice by slice.
     """
     views = _views(task, zoom)
     shown = torch.cat([view.image.flip(-1) if view.mirrored else view.image for view in views])
@@ -64,7 +64,7 @@ def _views(task: MaskingTask, zoom: float) -> list[ImageWindow]:
     whole = ImageWindow(task.images)
     if zoom <= 1:
         return [whole]
-    height, width = task.size
+    height, width = task.size[-2:]
     large = round(height * zoom), round(width * zoom)
     enlarged = upsample(task.images, large)
     corners = [(y, x) for y in (0, large[0] - height) for x in (0, large[1] - width)]
@@ -81,8 +81,8 @@ def _views(task: MaskingTask, zoom: float) -> list[ImageWindow]:
 
 def _laid_out(task: MaskingTask, views: list[ImageWindow], answers: list[Tensor]) -> Tensor:
     """The answers of the parts side by side and shrunk, (N, H, W); where they overlap they fade over."""
-    height, width = task.size
-    total = answers[0].new_zeros(task.count, *views[0].large)
+    height, width = task.size[-2:]
+    total = answers[0].new_zeros(task.count, *task.size[:-2], *views[0].large)
     seen = answers[0].new_zeros(views[0].large)
     for view, answer in zip(views, answers, strict=True):
         top, left = view.place
@@ -91,11 +91,11 @@ def _laid_out(task: MaskingTask, views: list[ImageWindow], answers: list[Tensor]
         weight = (down.unsqueeze(1) * across).to(total)
         total[place] += answer.nan_to_num(0.0) * weight
         seen[place] += weight
-    mean = (total / seen.clamp_min(torch.finfo(seen.dtype).tiny)).unsqueeze(1)
+    mean = (total / seen.clamp_min(torch.finfo(seen.dtype).tiny)).unsqueeze(1).flatten(1, -3)
     shrunk: Tensor = torch.nn.functional.interpolate(
         mean, size=(height, width), mode="bilinear", align_corners=False, antialias=True
     )
-    return shrunk.squeeze(1)
+    return shrunk.reshape(task.count, *task.size)
 
 
 def _fading(length: int, start: int, whole: int) -> Tensor:
@@ -216,7 +216,7 @@ def _from_the_end(outputs: list[Output]) -> Iterator[list[Output]]:
 
 
 def _with_places(outputs: list[Output], images: Tensor) -> list[tuple[nn.Module, Tensor, Layout]]:
-    shape = (images.shape[-2], images.shape[-1])
+    shape = tuple(images.shape[2:])
     lying = [item for item in outputs if getattr(item[0], "lies_on_the_image", True)]
     found = ((module, output, layout_of(output, shape, len(images))) for module, output in lying)
     return [(module, output, layout) for module, output, layout in found if layout is not None]
@@ -241,4 +241,4 @@ def _outputs() -> Iterator[list[tuple[nn.Module, Tensor]]]:
 
 def _alive(layout: Layout, gradient: Tensor) -> Tensor:
     """Which images' nodes an output influences from enough of its places, (B,)."""
-    return (layout.places(gradient.abs().float()) > 0).float().mean(dim=(-2, -1)) >= _ALIVE
+    return (layout.places(gradient.abs().float()) > 0).flatten(1).float().mean(dim=1) >= _ALIVE

@@ -1,7 +1,8 @@
 """Images as people have them, as the float tensor (N, C, H, W) that networks take.
 
-A float tensor is what the model wants already. Pictures (PIL) and NumPy arrays of whole numbers are scaled to
-[0, 1] by the range of their type; nothing here knows how a model normalises, and that is said.
+A float tensor is what the model wants already; volumes (N, C, D, H, W) come as such. Pictures (PIL) and NumPy
+arrays of whole numbers are scaled to [0, 1] by the range of their type; nothing here knows how a model
+normalises, and that is said.
 """
 
 import logging
@@ -24,12 +25,15 @@ _WANTED = (
 )
 
 
-def as_images(given: Any, *, channels: int | None = None) -> Tensor:
-    """Float images (N, C, H, W); one image alone is a batch of one. Grey ones get the model's `channels`."""
+def as_images(given: Any, *, channels: int | None = None, volumes: bool = False) -> Tensor:
+    """Float images (N, C, H, W); one image alone is a batch of one. Grey ones get the model's `channels`.
+
+    Tensors may be volumes (N, C, D, H, W); of a model that takes `volumes`, (C, D, H, W) is one of them.
+    """
     if isinstance(given, Tensor):
-        return _of_tensor(given)
+        return _of_tensor(given, volumes=volumes)
     if isinstance(given, list | tuple):
-        return _stacked([as_images(one, channels=channels) for one in given])
+        return _stacked([as_images(one, channels=channels, volumes=volumes) for one in given])
     if isinstance(given, np.ndarray):
         return _grey_to(_of_array(given), channels)
     if _is_picture(given):
@@ -43,8 +47,19 @@ def first_channels(model: object) -> int | None:
     return next((item.in_channels for item in modules if isinstance(item, nn.Conv2d)), None)
 
 
-def _of_tensor(images: Tensor) -> Tensor:
+def takes_volumes(model: object) -> bool:
+    """Whether a model's first convolution is one of three axes."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    kinds = (nn.Conv2d, nn.Conv3d)
+    return isinstance(next((item for item in modules if isinstance(item, kinds)), None), nn.Conv3d)
+
+
+def _of_tensor(images: Tensor, *, volumes: bool) -> Tensor:
     shape = tuple(images.shape)
+    if images.ndim == 5 or (volumes and images.ndim == 4):
+        return _of_volumes(images)
+    if volumes:
+        raise UserError(f"the model takes volumes (N, C, D, H, W), and these are {shape}")
     if images.ndim not in (3, 4) or not images.is_floating_point():
         whole = "" if images.is_floating_point() else "; scale and normalise it as in training"
         raise UserError(
@@ -56,9 +71,23 @@ def _of_tensor(images: Tensor) -> Tensor:
     return images.unsqueeze(0) if images.ndim == 3 else images
 
 
+def _of_volumes(volumes: Tensor) -> Tensor:
+    if not volumes.is_floating_point():
+        raise UserError(
+            "volumes must be a float tensor (N, C, D, H, W) as the model wants them, "
+            f"not {volumes.dtype} {tuple(volumes.shape)}; scale and normalise it as in training"
+        )
+    return volumes.unsqueeze(0) if volumes.ndim == 4 else volumes
+
+
 def _of_array(array: np.ndarray) -> Tensor:
     """NumPy images have their channels last, as OpenCV, Pillow and scikit-image give them, or first."""
     if (array.dtype.kind != "f" and array.dtype.name not in _RANGES) or not 2 <= array.ndim <= 4:
+        if array.ndim == 5:
+            shape = array.shape
+            raise UserError(
+                f"NumPy of shape {shape} is no image; give volumes as a float tensor (N, C, D, H, W)"
+            )
         kinds = "floats, uint8 or uint16"
         raise UserError(f"a NumPy array of {array.dtype} {array.shape} is no image of {kinds}; {_WANTED}")
     if array.ndim == 2:

@@ -1,4 +1,7 @@
-"""How a layer's output holds the places of an image: as a map, channels first or last, or as tokens."""
+"""How a layer's output holds the places of an image: as a map, channels first or last, or as tokens.
+
+Of a volume: as a map with a depth.
+"""
 
 import math
 from dataclasses import dataclass
@@ -13,7 +16,10 @@ _TOKEN_ASPECT = 0.1
 
 @dataclass(frozen=True)
 class Layout:
-    """`kind` is "first" (B, C, h, w), "last" (B, h, w, C) or "tokens" (B, prefix + h·w, C)."""
+    """`kind` is "first" (B, C, h, w), "last" (B, h, w, C) or "tokens" (B, prefix + h·w, C).
+
+    The output of a network for volumes has a depth in front of its height.
+    """
 
     height: int
     width: int
@@ -21,29 +27,42 @@ class Layout:
     prefix: int = 0
 
     def channels_first(self, output: Tensor) -> Tensor:
-        """The output as (B, C, h, w)."""
+        """The output as (B, C, h, w), of a volume (B, C, d, h, w)."""
         if self.kind == "tokens":
             output = output[:, self.prefix :].unflatten(1, (self.height, self.width))
-        return output if self.kind == "first" else output.permute(0, 3, 1, 2)
+        return output if self.kind == "first" else output.movedim(-1, 1)
 
     def places(self, output: Tensor) -> Tensor:
-        """Summed over channels, (B, h, w)."""
+        """Summed over channels, (B, h, w) or (B, d, h, w)."""
         return self.channels_first(output).sum(dim=1)
 
 
-def layout_of(output: Tensor, image: tuple[int, int], batch: int) -> Layout | None:
-    """The layout of an output for `batch` images of that size, or None if it has no places."""
+def layout_of(output: Tensor, image: tuple[int, ...], batch: int) -> Layout | None:
+    """The layout of an output for `batch` images of that size, or None if it has no places.
+
+    Tokens of a volume are not looked for: how many lie along its depth, their number does not tell.
+    """
+    if len(image) == 3:
+        return _of_volume(output, image, batch)
     if output.ndim not in (3, 4) or len(output) != batch or _is_attention(output):
         return None
     if output.ndim == 3:
         return _of_tokens(output.shape[1], image)
-    _, *shape = output.shape
-    readings = [Layout(shape[1], shape[2], "first"), Layout(shape[0], shape[1], "last")]
+    return _of_map(output, image)
+
+
+def _of_volume(output: Tensor, image: tuple[int, ...], batch: int) -> Layout | None:
+    return _of_map(output, image[1:]) if output.ndim == 5 and len(output) == batch else None
+
+
+def _of_map(output: Tensor, image: tuple[int, ...]) -> Layout | None:
+    *_, before, height, width = output.shape
+    readings = [Layout(height, width, "first"), Layout(before, height, "last")]
     fitting = [item for item in readings if _fits(item.height, item.width, image, _ASPECT)]
     return min(fitting, key=lambda item: _stretch(item.height, item.width, image), default=None)
 
 
-def _of_tokens(count: int, image: tuple[int, int]) -> Layout | None:
+def _of_tokens(count: int, image: tuple[int, ...]) -> Layout | None:
     for prefix in range(min(_MAX_PREFIX + 1, count)):
         height = max(1, round(math.sqrt((count - prefix) * image[0] / image[1])))
         width, rest = divmod(count - prefix, height)
@@ -52,13 +71,13 @@ def _of_tokens(count: int, image: tuple[int, int]) -> Layout | None:
     return None
 
 
-def _fits(height: int, width: int, image: tuple[int, int], tolerance: float) -> bool:
+def _fits(height: int, width: int, image: tuple[int, ...], tolerance: float) -> bool:
     if min(height, width) < _MIN_SIDE:
         return False
     return _stretch(height, width, image) <= tolerance
 
 
-def _stretch(height: int, width: int, image: tuple[int, int]) -> float:
+def _stretch(height: int, width: int, image: tuple[int, ...]) -> float:
     return abs(math.log(height / width) - math.log(image[0] / image[1]))
 
 

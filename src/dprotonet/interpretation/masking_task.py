@@ -14,6 +14,7 @@ from torch import Tensor
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.base import Passes
 from dprotonet.interpretation.folding import Folding
+from dprotonet.interpretation.masks import Size, places
 from dprotonet.interpretation.nodes import Node, precision
 from dprotonet.ops import upsample
 
@@ -28,17 +29,18 @@ class Step(NamedTuple):
     """What an optimisation yields: enough for a progress bar, a preview, early stopping and the result.
 
     After `number` of `total` steps: losses (N,), masks by size (N, s, s), the summed map (N, H, W).
+    Of volumes masks (N, d, h, w) and a map (N, D, H, W).
     """
 
     number: int
     total: int
     loss: Tensor
-    masks: Mapping[int, Tensor]
+    masks: Mapping[Size, Tensor]
     raw: Tensor
 
 
 class MaskingTask:
-    """Images (N, C, H, W) as the network wants them, and the node to watch.
+    """Images (N, C, H, W) or volumes (N, C, D, H, W) as the network wants them, and the node to watch.
 
     `before` is how often the network saw each image already, to find the node.
     """
@@ -48,7 +50,8 @@ class MaskingTask:
         node.check(len(images))
         self.node, self.batch = node, batch
         with torch.inference_mode(False):
-            self.images = images.detach().float().clone(memory_format=torch.channels_last)
+            kept = torch.channels_last if images.ndim == 4 else torch.channels_last_3d
+            self.images = images.detach().float().clone(memory_format=kept)
             self.rows = torch.arange(len(images), device=images.device)
         self._dtype = precision(node.model)
         self.folding = Folding(None)  # the network as it is, unless its user lets it be folded
@@ -59,8 +62,9 @@ class MaskingTask:
         return len(self.images)
 
     @property
-    def size(self) -> tuple[int, int]:
-        return self.images.shape[-2], self.images.shape[-1]
+    def size(self) -> tuple[int, ...]:
+        """(H, W) of images, (D, H, W) of volumes."""
+        return tuple(self.images.shape[2:])
 
     @property
     def passes(self) -> Passes:
@@ -93,7 +97,7 @@ class MaskingTask:
         if not told:
             return None
         guess = torch.cat(told)[torch.cat(blocks).argsort()]
-        low, high = guess.amin(dim=(-2, -1), keepdim=True), guess.amax(dim=(-2, -1), keepdim=True)
+        low, high = guess.amin(dim=places(guess), keepdim=True), guess.amax(dim=places(guess), keepdim=True)
         return guess.where(low < high, torch.nan)  # the same everywhere is nowhere
 
     def _told(self, offer: Guess, rows: Tensor) -> Tensor | None:
@@ -185,7 +189,7 @@ class MaskingTask:
 
 def check_images(images: Tensor, batch: int) -> None:
     """Raise a UserError unless these are images to explain, `batch` of them at a time."""
-    if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
+    if not isinstance(images, Tensor) or images.ndim not in (4, 5) or not images.is_floating_point():
         kind = (
             f"{images.dtype} {tuple(images.shape)}" if isinstance(images, Tensor) else type(images).__name__
         )

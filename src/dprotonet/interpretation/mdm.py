@@ -20,6 +20,7 @@ from dprotonet.interpretation.borrowed import borrowed, differentiable
 from dprotonet.interpretation.explainer import Explainer, Question
 from dprotonet.interpretation.folding import Folding
 from dprotonet.interpretation.masking_task import MaskingTask, Step
+from dprotonet.interpretation.masks import places
 from dprotonet.interpretation.outputs import GivenTask, Model
 from dprotonet.interpretation.ranked_masks import RankedMasks
 from dprotonet.interpretation.returned import OutputName
@@ -93,8 +94,11 @@ def preset_name(given: Preset) -> str:
 class MDM(Explainer):
     """Explains a model, a module or a function; or nothing, and a node of your own with every call.
 
-    `target_layers` is accepted for the sake of code written for CAMs and not needed.
+    `target_layers` is accepted for the sake of code written for CAMs and not needed. Volumes (N, C, D, H, W)
+    are explained as images are, by masks of three axes.
     """
+
+    explains_volumes = True
 
     def __init__(
         self,
@@ -175,5 +179,5 @@ class MDM(Explainer):
 
 def _is_flat(raw: Tensor) -> Tensor:
     """Which maps (N, H, W) would show nothing but rounding errors, (N, 1, 1)."""
-    low, high = raw.amin(dim=(-2, -1), keepdim=True), raw.amax(dim=(-2, -1), keepdim=True)
+    low, high = raw.amin(dim=places(raw), keepdim=True), raw.amax(dim=places(raw), keepdim=True)
     return high - low <= _ROUNDING * torch.maximum(low.abs(), high.abs())

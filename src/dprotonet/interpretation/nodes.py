@@ -256,9 +256,9 @@ class ModuleNode(OwnActivation):
             handle.remove()
         if not seen or seen[-1].ndim == 0 or len(seen[-1]) != len(images):
             raise UserError(f"module {self.module} gives no tensor (B, …) in a forward pass; name another")
-        return self._watched(seen[-1].float(), (images.shape[-2], images.shape[-1]))
+        return self._watched(seen[-1].float(), tuple(images.shape[2:]))
 
-    def _watched(self, output: Tensor, size: tuple[int, int]) -> Tensor:
+    def _watched(self, output: Tensor, size: tuple[int, ...]) -> Tensor:
         if self.channel is None:
             return output.reshape(len(output), -1)
         layout = layout_of(output, size, len(output))

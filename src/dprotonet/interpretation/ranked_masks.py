@@ -18,7 +18,7 @@ from dprotonet.interpretation.asked import TOGETHER, Asked, asked_in_turn, check
 from dprotonet.interpretation.first_guess import first_guess
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask, Step
-from dprotonet.interpretation.masks import MaskStack, resized
+from dprotonet.interpretation.masks import MaskStack, Size, check_sizes, places, resized, spread
 from dprotonet.interpretation.shared_descent import SharedDescent
 from dprotonet.ops import unit_range
 
@@ -33,7 +33,7 @@ class RankedMasks:
     docs/decoder.md for what each change bought.
     """
 
-    sizes: tuple[int, ...] = tuple(range(6, 16))
+    sizes: tuple[Size, ...] = tuple(range(6, 16))
     iterations: int = 16
     rate: float = 0.06
     asks: tuple[str, ...] = TOGETHER  # what the steps ask, one after the other (`asked`)
@@ -50,8 +50,9 @@ class RankedMasks:
     probability: bool = True
 
     def __post_init__(self) -> None:
-        if not self.sizes or min(self.sizes) < 1 or self.iterations < 1 or self.softness <= 0:
-            raise UserError(f"{self}: sizes and iterations >= 1 and softness > 0 are possible")
+        check_sizes(self.sizes, self)
+        if self.iterations < 1 or self.softness <= 0:
+            raise UserError(f"{self}: iterations >= 1 and softness > 0 are possible")
         check_asks(self.asks)
         if not self.brightness:
             raise UserError(f"{self}: brightness needs an exponent or several")
@@ -82,19 +83,19 @@ class RankedMasks:
 
         A vector is never kept to the last, so there the map is left as it is.
         """
-        share, plain = self._share(task), unit_range(raw)
+        share, plain = self._share(task), unit_range(raw, axes=len(task.size))
         if share.wanted.shape[1] > 1:
             return plain
         if len(self.brightness) == 1:
             return plain ** self.brightness[0]
         heats = torch.stack([plain**exponent for exponent in self.brightness])
         rows = task.rows.repeat(len(heats))
-        shown = task.images.repeat(len(heats), 1, 1, 1) * heats.flatten(0, 1).unsqueeze(1)
+        shown = torch.cat([task.images] * len(heats)) * heats.flatten(0, 1).unsqueeze(1)
         kept = share(task.activations(shown, rows), rows)
-        best, chosen = torch.full_like(raw[:, 0, 0], -torch.inf), plain
+        best, chosen = raw.new_full((len(raw),), -torch.inf), plain
         for heat, now in zip(heats, kept.view(len(heats), -1), strict=True):
             better = (now > best) & (best < 1)
-            chosen = torch.where(better[:, None, None], heat, chosen)
+            chosen = torch.where(spread(better, heat), heat, chosen)
             best = torch.where(better, now, best)
         return chosen
 
@@ -113,13 +114,13 @@ class RankedMasks:
         guess = first_guess(task, zoom=self.zoom) if guess is None else guess
         if guess is None:
             return task.images.new_full((task.count, *task.size), torch.nan)
-        silent = guess.isnan().any(dim=(-2, -1), keepdim=True)
-        peak = guess.amax(dim=(-2, -1), keepdim=True).clamp_min(torch.finfo(guess.dtype).tiny)
+        silent = guess.isnan().any(dim=places(guess), keepdim=True)
+        peak = guess.amax(dim=places(guess), keepdim=True).clamp_min(torch.finfo(guess.dtype).tiny)
         return torch.where(silent, torch.nan, guess / peak).detach()
 
     def _started(self, guess: Tensor) -> tuple[MaskStack, list[Tensor]]:
         """Masks as the guess has them, and how fast each of their places may move."""
-        silent = guess.isnan().any(dim=(-2, -1), keepdim=True)
+        silent = guess.isnan().any(dim=places(guess), keepdim=True)
         seen = {size: resized(guess, size).clamp(0, 1) for size in self.sizes}
         speeds = [torch.where(silent, 1.0, self.trust + (1 - self.trust) * heat) for heat in seen.values()]
         return MaskStack({size: torch.where(silent, self.start, heat) for size, heat in seen.items()}), speeds
@@ -147,18 +148,37 @@ class RankedMasks:
 
 
 def hottest(masks: Tensor, share: float, softness: float) -> Tensor:
-    """A soft choice of the hottest `share` of the places of each mask (M, H, W)."""
+    """A soft choice of the hottest `share` of the places of each mask (M, H, W) or (M, D, H, W)."""
     values = masks.detach().flatten(1)
     place = min(values.shape[1], max(1, round((1 - share) * values.shape[1])))
     limit = values.kthvalue(place, dim=1).values
-    return torch.sigmoid((masks - limit[:, None, None]) / softness)
+    return torch.sigmoid((masks - spread(limit, masks)) / softness)
 
 
 def blurred(images: Tensor) -> Tensor:
-    """The images without detail: an 11 × 11 Gaussian of 5 pixels, the reference of RISE's insertion."""
+    """The images without detail: an 11 × 11 Gaussian of 5 pixels, the reference of RISE's insertion.
+
+    Volumes (N, C, D, H, W) lose it along their depth too.
+    """
+    if images.ndim == 5:
+        return torch.stack([_blurred_volume(volume) for volume in images])
+    pad = torch.nn.functional.pad(images, [_KERNEL // 2] * 4, mode="replicate")
+    across = torch.nn.functional.conv2d(pad, _line(images), groups=images.shape[1])
+    return torch.nn.functional.conv2d(across, _line(images).transpose(2, 3), groups=images.shape[1])
+
+
+def _blurred_volume(volume: Tensor) -> Tensor:
+    """(C, D, H, W), slice by slice and then along the depth."""
+    slices = blurred(volume.transpose(0, 1)).transpose(0, 1)
+    if len(slices[0]) == 1:
+        return slices
+    pad = torch.nn.functional.pad(slices.flatten(2), [0, 0, *[_KERNEL // 2] * 2], mode="replicate")
+    deep = torch.nn.functional.conv2d(pad.unsqueeze(1), _line(pad.unsqueeze(1)).transpose(2, 3))
+    return deep.view_as(volume)
+
+
+def _line(images: Tensor) -> Tensor:
+    """The Gaussian along a row for each channel, (C, 1, 1, K)."""
     offsets = torch.arange(_KERNEL, device=images.device, dtype=images.dtype) - _KERNEL // 2
     line = torch.exp(-0.5 * (offsets / _SIGMA).square())
-    line = (line / line.sum()).expand(images.shape[1], 1, 1, -1)
-    pad = torch.nn.functional.pad(images, [_KERNEL // 2] * 4, mode="replicate")
-    across = torch.nn.functional.conv2d(pad, line, groups=images.shape[1])
-    return torch.nn.functional.conv2d(across, line.transpose(2, 3), groups=images.shape[1])
+    return (line / line.sum()).expand(images.shape[1], 1, 1, -1)

@@ -97,7 +97,7 @@ class _Score:
         return activation.squeeze(1) if activation.shape[1] == 1 else self._kept(activation, rows)
 
 
-def random_masks(count: int, size: tuple[int, int], *, grid: int, keep: float, seed: int) -> Iterator[Tensor]:
+def random_masks(count: int, size: tuple[int, ...], *, grid: int, keep: float, seed: int) -> Iterator[Tensor]:
     """`count` masks in [0, 1], in blocks (M, H, W); as in RISE's code, grids are stretched by one cell."""
     generator = torch.Generator().manual_seed(seed)
     cells = (torch.rand(count, grid, grid, generator=generator) < keep).float()

@@ -15,7 +15,7 @@ from torch import Tensor
 from dprotonet.errors import UserError
 from dprotonet.interpretation.kept_activation import KeptActivation
 from dprotonet.interpretation.masking_task import MaskingTask, Step
-from dprotonet.interpretation.masks import MaskStack, resized, windows
+from dprotonet.interpretation.masks import Extent, MaskStack, Size, check_sizes, resized, windows
 from dprotonet.ops import unit_range, upsample
 
 
@@ -27,7 +27,7 @@ class SampledMasks:
     strength of the penalty, in units of the samples.
     """
 
-    sizes: tuple[int, ...] = tuple(range(6, 16))
+    sizes: tuple[Size, ...] = tuple(range(6, 16))
     samples: int = 500
     grid: int = 7
     keep: float = 0.5
@@ -37,8 +37,7 @@ class SampledMasks:
     probability: bool = True
 
     def __post_init__(self) -> None:
-        if not self.sizes or min(self.sizes) < 1:
-            raise UserError(f"{self}: sizes >= 1 are possible")
+        check_sizes(self.sizes, self)
         if self.samples < 2 or self.block < 1 or self.grid < 2 or not 0 < self.keep < 1 or self.ridge <= 0:
             raise UserError(
                 f"{self}: samples and grid >= 2, block >= 1, 0 < keep < 1, ridge > 0 are possible"
@@ -61,29 +60,32 @@ class SampledMasks:
             yield Step(number, total, answers.var(dim=0, correction=0), masks, raw)
 
     def heatmap(self, task: MaskingTask, raw: Tensor) -> Tensor:
-        return unit_range(raw)
+        return unit_range(raw, axes=len(task.size))
 
     def above(self, raw: Tensor) -> Tensor | None:
         """None: the map is a ranking and has no γ."""
         return None
 
-    def _maskings(self, count: int, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+    def _maskings(self, count: int, size: Extent, generator: torch.Generator) -> Tensor:
         """Random coarse masks (count, H, W), shifted by a random part of a cell so that no edge repeats."""
-        cells = (torch.rand(count, self.grid + 1, self.grid + 1, generator=generator) < self.keep).float()
-        cell = [math.ceil(side / self.grid) for side in size]
-        large = upsample(cells, (cell[0] * (self.grid + 1), cell[1] * (self.grid + 1)))
+        grid = [min(self.grid, side) if axis < len(size) - 2 else self.grid for axis, side in enumerate(size)]
+        cells = (torch.rand(count, *(n + 1 for n in grid), generator=generator) < self.keep).float()
+        cell = [math.ceil(side / n) for side, n in zip(size, grid, strict=True)]
+        large = upsample(cells, tuple(step * (n + 1) for step, n in zip(cell, grid, strict=True)))
         shifts = torch.stack([torch.randint(step, (count,), generator=generator) for step in cell], dim=1)
         return windows(large, shifts, size)
 
-    def _fitted(self, shown: Tensor, kept: Tensor) -> dict[int, Tensor]:
+    def _fitted(self, shown: Tensor, kept: Tensor) -> dict[Size, Tensor]:
         """Ridge weights of the places, scaled to [0, 1], by size: (N, s, s)."""
-        return {size: unit_range(self._weights(resized(shown, size), kept)) for size in self.sizes}
+        axes = shown.ndim - 1
+        weights = {size: self._weights(resized(shown, size), kept) for size in self.sizes}
+        return {size: unit_range(some, axes=axes) for size, some in weights.items()}
 
     def _weights(self, seen: Tensor, kept: Tensor) -> Tensor:
         """Solved in double precision, and on the CPU: not every device has that (MPS has none)."""
-        samples, size = len(seen), seen.shape[-1]
+        samples, *shape = seen.shape
         places = (seen.flatten(1) - seen.flatten(1).mean(dim=0)).cpu().double()
         values = (kept - kept.mean(dim=0)).cpu().double()
         ridge = self.ridge * torch.eye(samples, dtype=places.dtype)
         dual = torch.linalg.solve(places @ places.T / samples + ridge, values)  # (samples, N)
-        return (places.T @ dual).T.reshape(-1, size, size).float().to(seen.device)
+        return (places.T @ dual).T.reshape(-1, *shape).float().to(seen.device)
