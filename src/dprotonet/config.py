@@ -73,6 +73,8 @@ class NetworkConfig:
     """Number of the backbone's last feature maps joined into one, at the finest resolution; 1: the last."""
     level_channels: int = 256
     """Channels of the joined feature map."""
+    unstrided: int = 0
+    """Number of the backbone's last stages with stride 1 instead of 2; PIP-Net has 2."""
     feature_channels: int = 0
     """With one level, principal components of the feature map to keep; 0: all channels (docs/scale.md)."""
     level_power: float = 1.0
@@ -81,8 +83,9 @@ class NetworkConfig:
     """Input channels: 3 for colour, 1 for grey."""
     dimension: int = 512
     """D₁, output channels of the shaping net (the two 1×1 convolutions after the backbone)."""
-    activation: Literal["none", "sigmoid", "softmax"] = "none"
-    """Activation after the shaping net; ProtoPNet has a sigmoid, PIP-Net a softmax over channels."""
+    activation: Literal["none", "sigmoid", "softmax", "tanh", "unit"] = "none"
+    """Activation after the shaping net; ProtoPNet has a sigmoid, PIP-Net a softmax over channels, imported
+    ST-ProtoPNets `tanh` or `unit`."""
     regions: Literal["masks", "points", "patches", "occurrence", "parts"] = "masks"
     """What prototypes are compared with: the whole feature map under random masks, single locations, patches
     of them, a learned occurrence map per prototype, or parts found in every image (docs/parts.md)."""
@@ -113,8 +116,10 @@ class NetworkConfig:
     (ProtoPool); or the `channels` of the feature map, --dimension of them, without a class (PIP-Net)."""
     pool: int = 202
     """Number of prototypes for `--ownership pool`; 202 is ProtoPool's value for 200 species of birds."""
-    similarity: Literal["log", "cosine"] = "log"
-    """Similarity of a region and a prototype: log of the distance, Eq. (2), or cosine."""
+    similarity: Literal["log", "cosine", "projection"] = "log"
+    """Similarity of a region and a prototype: log of the distance, Eq. (2), cosine, TesNet's projection."""
+    least_presence: float = 0.0
+    """Presences below it count as 0 in predictions, for `--ownership channels`; PIP-Net has 0.1."""
     epsilon: float = 1e-12
     """ε of Eq. (2)."""
     head_own: float = 1.0
@@ -152,13 +157,11 @@ class TrainingConfig:
     batch_size: int = 60
     """Images per optimiser step, over all processes."""
     accumulate: int = 1
-    """Gradient accumulation: compute each batch in this many pieces, for less memory and the same step
-    (docs/training.md)."""
+    """Compute each batch in this many pieces, for less memory and the same step (docs/training.md)."""
     checkpoint_activations: bool = False
     """Recompute the backbone's activations in the backward pass: less memory, a third more time."""
     memory_format: Literal["auto", "channels_first", "channels_last"] = "auto"
-    """Memory layout of weights and activations of a trainable backbone; `auto` is `channels_last` on CPUs,
-    where it is faster."""
+    """Memory layout of a trainable backbone; `auto` is `channels_last` on CPUs, where it is faster."""
     push_images: int = 40
     """M of multi-image prototype learning: views averaged per source image; 1 is the push of earlier work."""
     push_sources: int = 1
@@ -190,13 +193,11 @@ class TrainingConfig:
     batchnorm: Literal["learns", "frozen"] = "learns"
     """BatchNorm statistics of the backbone in joint mode: of the batches, or frozen as pre-trained."""
     shaping_dropout: float = 0.0
-    """Dropout rate of the channels in each layer of the shaping net; for a black box, of the pooled
-    features."""
+    """Dropout rate of channels in each layer of the shaping net; for a black box, of the pooled features."""
     part_dropout: float = 0.0
     """Dropout rate of the parts of an image in training, for `--regions parts`."""
     part_area: float = 1.0
-    """Share of the image that all parts together may cover without a penalty, for `--regions parts` (1: no
-    penalty)."""
+    """Share of the image that all parts may cover without a penalty, for `--regions parts` (1: none)."""
     part_foreground: Literal["border", "energy"] = "border"
     """Initial parts, for `--regions parts`: clusters away from the image `border`, or clusters of locations
     with class-discriminative features (`energy`)."""
@@ -233,8 +234,7 @@ class TrainingConfig:
     mixed_precision: Literal["no", "fp16", "bf16"] = "no"
     """Mixed-precision training."""
     log: str = ""
-    """Experiment trackers, separated by commas: tensorboard (files in the run folder), mlflow, wandb (each
-    needs the extra of its name)."""
+    """Experiment trackers, separated by commas: tensorboard, mlflow, wandb (each needs its extra)."""
     tensorboard: bool = False
     """The former spelling of --log tensorboard."""
 

@@ -15,8 +15,8 @@ import dprotonet as dp
 from dprotonet.cli.main import main
 from dprotonet.compat import import_guarded
 from dprotonet.errors import UserError
-from dprotonet.experiment.transfer.import_protopnet import ImportSettings, import_protopnet
-from dprotonet.experiment.transfer.protopnet_file import ProtoPNetFile
+from dprotonet.experiment.transfer.foreign.protopnet import ProtoPNetFile
+from dprotonet.experiment.transfer.import_network import ImportSettings, import_network
 
 CLASSES, PER_CLASS, DIMENSION, SIZE = 3, 2, 8, 64
 
@@ -124,7 +124,7 @@ def picture(file: Path) -> Path:
 def test_the_logits_are_those_of_the_original(name: str, patch: tuple[int, int], tmp_path: Path) -> None:
     theirs = original(name, patch)
     torch.save(theirs.state_dict(), tmp_path / "net.pth")
-    report = import_protopnet(tmp_path / "net.pth", tmp_path / "run", ImportSettings(image_size=SIZE))
+    report = import_network(tmp_path / "net.pth", tmp_path / "run", ImportSettings(image_size=SIZE))
     ours = dp.load(tmp_path / "run").network
     images = torch.randn(3, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(2))
     logits = theirs(images)
@@ -205,8 +205,8 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"add_on_layers__4__weight": torch.zeros(1)}, "add_on_layers.4.weight is unknown"),
     ({"last_layer__bias": torch.zeros(3)}, "last_layer.bias is unknown"),
     ({"last_layer__weight": torch.zeros(3, 7)}, "the shapes are not those"),
-    ({"features__conv1__weight": None}, "no ResNet, VGG or DenseNet"),
-    ({"features__layer4__1__bn2__bias": None}, "no ResNet, VGG or DenseNet"),
+    ({"features__conv1__weight": None}, "no ResNet, VGG, DenseNet or ConvNeXt"),
+    ({"features__layer4__1__bn2__bias": None}, "no ResNet, VGG, DenseNet or ConvNeXt"),
 ]
 
 
@@ -226,9 +226,9 @@ def test_a_named_backbone_must_be_filled_whole(file: Path, tmp_path: Path) -> No
     torch.save(changed(torch.load(file), features__layer4__1__bn2__bias=None), tmp_path / "net.pth")
     settings = ImportSettings(backbone="timm:resnet18", image_size=SIZE)
     with pytest.raises(UserError, match="1 missing"):
-        import_protopnet(tmp_path / "net.pth", tmp_path / "run", settings)
+        import_network(tmp_path / "net.pth", tmp_path / "run", settings)
     with pytest.raises(UserError, match="name another --backbone"):
-        import_protopnet(file, tmp_path / "run", ImportSettings(backbone="timm:resnet50", image_size=SIZE))
+        import_network(file, tmp_path / "run", ImportSettings(backbone="timm:resnet50", image_size=SIZE))
 
 
 def test_code_in_a_file_is_not_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

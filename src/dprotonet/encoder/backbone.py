@@ -106,13 +106,20 @@ class Backbone(nn.Module):
         return height, width
 
 
-def load_backbone(spec: BackboneSpec | str, *, in_channels: int = 3, image_size: int = 224) -> Backbone:
-    """Build the trunk for square images of `image_size` pixels and fill it with the weights of `spec`."""
+def load_backbone(
+    spec: BackboneSpec | str, *, in_channels: int = 3, image_size: int = 224, unstrided: int = 0
+) -> Backbone:
+    """Build the trunk for square images of `image_size` pixels and fill it with the weights of `spec`.
+
+    With `unstrided` its last so many stages have stride 1, as PIP-Net's have; weights stay as they are.
+    """
     spec = BackboneSpec.parse(spec) if isinstance(spec, str) else spec
     if in_channels not in (1, 3):
         raise UserError(f"a backbone takes images of 1 or 3 channels, not {in_channels}")
     check_name(spec.name)
     trunk = _built(spec, in_channels, image_size)
+    if unstrided:
+        remove_strides(trunk, unstrided)
     with torch.enable_grad(), resting(trunk):
         _drop_unused(trunk, dry_run(partial(_as_map, trunk), trunk, in_channels, image_size))
     return Backbone(trunk, spec, in_channels=in_channels, report=_filled(trunk, spec, in_channels))
@@ -160,6 +167,31 @@ def _sized(name: str, settings: dict[str, Any], image_size: int) -> nn.Module:
             if "img_size" not in str(error):
                 raise
     return create(name, **settings)
+
+
+def remove_strides(trunk: nn.Module, count: int) -> None:
+    """Stride 1 instead of 2 in the convolutions of the last `count` stages that have some."""
+    strided = strided_stages(trunk)
+    if count > len(strided):
+        raise UserError(
+            f"{trunk_name(trunk)} has {len(strided)} stages whose convolutions have stride 2, "
+            f"so --unstrided {count} is too many"
+        )
+    for convolution in (one for stage in strided[len(strided) - count :] for one in stage):
+        convolution.stride = (1, 1)
+
+
+def strided_stages(trunk: nn.Module) -> list[list[nn.Conv2d]]:
+    """Convolutions of stride 2 by stage, of the stages that have some; what comes before them is left out."""
+    described = getattr(trunk, "feature_info", [])
+    names = dict.fromkeys(info["module"] for info in described)
+    stages = [dict(trunk.named_modules()).get(name) for name in names]
+    found = [
+        [part for part in stage.modules() if isinstance(part, nn.Conv2d) and part.stride == (2, 2)]
+        for stage in stages
+        if stage is not None
+    ]
+    return [convolutions for convolutions in found if convolutions]
 
 
 def _filled(trunk: nn.Module, spec: BackboneSpec, in_channels: int) -> WeightsReport | None:

@@ -22,7 +22,7 @@ from dprotonet.errors import UserError
 
 SUFFIXES = (".pth", ".pt", ".bin", ".safetensors")
 PACKAGED_FOR = "tf_efficientnet_lite0"
-_NESTED = ("state_dict", "model", "state_dict_ema", "module")
+_NESTED = ("state_dict", "model", "model_state_dict", "state_dict_ema", "module")
 _HEADS = ("classifier", "fc", "head", "heads")
 _ENOUGH = 0.9
 _PROBE_SECONDS = 5.0
@@ -144,7 +144,11 @@ def _contents(path: Path) -> object:
 
 def _unreadable(path: Path, error: Exception) -> str:
     if isinstance(error, pickle.UnpicklingError) and "global" in str(error).lower():
-        return f"weights file {path} holds Python objects, which are not loaded; save its state_dict() alone"
+        return (
+            f"weights file {path} holds Python objects, which are not loaded; where it was saved, run: "
+            f'model = torch.load("{path.name}", weights_only=False); '
+            'torch.save(model.state_dict(), "weights.pth")'
+        )
     reason = (str(error).strip() or type(error).__name__).splitlines()[0][:120]
     return f"weights file {path} is damaged or of another format: {reason}"
 

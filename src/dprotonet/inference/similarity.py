@@ -70,3 +70,42 @@ class PresentCosine(nn.Module):
 
     def scores(self, distances: Tensor) -> Tensor:
         return 1 - distances / 2
+
+
+class ThresholdedPresence(PresentCosine):
+    """PIP-Net's presences when it predicts: those below `least` are none."""
+
+    def __init__(self, least: float) -> None:
+        super().__init__()
+        self.least = least
+
+    def scores(self, distances: Tensor) -> Tensor:
+        presence = super().scores(distances)
+        return presence if self.training else presence.masked_fill(presence < self.least, 0)
+
+
+class Projection(nn.Module):
+    """g = z·p / |p|, how far a region vector goes along a prototype (TesNet), for |z| up to `reach`.
+
+    As a distance: z / reach gets a further coordinate that makes its length 1, so that the nearest region is
+    the one that goes farthest: ||z' - p'||² = 2 - 2 g / reach. With `positive` nothing goes below 0.
+    """
+
+    def __init__(self, reach: float, *, positive: bool = False) -> None:
+        super().__init__()
+        self.reach = reach
+        self.positive = positive
+
+    def space(self, vectors: Tensor) -> Tensor:
+        within = vectors / self.reach
+        # Clamped above 0: at a length of 1 the slope of the root is infinite.
+        rest = (1 - within.square().sum(dim=-1, keepdim=True)).clamp_min(1e-6).sqrt()
+        return torch.cat([within, rest], dim=-1)
+
+    def ideal(self, prototypes: Tensor) -> Tensor:
+        unit = normalize(prototypes, dim=-1)
+        return torch.cat([unit, torch.zeros_like(unit[..., :1])], dim=-1)
+
+    def scores(self, distances: Tensor) -> Tensor:
+        along = self.reach * (1 - distances / 2)
+        return along.relu() if self.positive else along

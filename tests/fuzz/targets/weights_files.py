@@ -20,7 +20,7 @@ from tests.fuzz.target import Case, Unexpected
 from tests.fuzz.targets.run_files import odd_safetensors
 
 from dprotonet.encoder.weights import load_state, read_state
-from dprotonet.experiment.transfer.protopnet_file import ProtoPNetFile
+from dprotonet.experiment.transfer.foreign.protopnet import ProtoPNetFile
 
 
 class _Planted:

@@ -11,7 +11,14 @@ from dprotonet.inference.pool import FocalPrototypes, SlotHead, Slots
 from dprotonet.inference.presence import ChannelMaximum, PresenceHead
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.region_assignment import PartRegion, RegionAssignment, any_region, own_region
-from dprotonet.inference.similarity import CosineSimilarity, LogSimilarity, PresentCosine, Similarity
+from dprotonet.inference.similarity import (
+    CosineSimilarity,
+    LogSimilarity,
+    PresentCosine,
+    Projection,
+    Similarity,
+    ThresholdedPresence,
+)
 
 
 def prototype_count(config: NetworkConfig, classes: int) -> int:
@@ -83,8 +90,16 @@ def _assignment(config: NetworkConfig, prototypes: int) -> RegionAssignment:
 SIMILARITIES: Mapping[str, Callable[[NetworkConfig], Similarity]] = {
     "log": lambda config: LogSimilarity(config.epsilon),
     "cosine": lambda config: CosineSimilarity(),
+    "projection": lambda config: _projection(config),
 }
 """The words of --similarity, and what they stand for."""
+
+
+def _projection(config: NetworkConfig) -> Projection:
+    """For what the activation leaves of a region vector's length."""
+    if config.activation == "unit":  # two halves of unit length; ST-ProtoPNet's cosines are never negative
+        return Projection(2**0.5, positive=True)
+    return Projection(config.dimension**0.5)
 
 
 def build_similarity(config: NetworkConfig) -> Similarity:
@@ -92,5 +107,5 @@ def build_similarity(config: NetworkConfig) -> Similarity:
         raise UserError(f"unknown similarity '{config.similarity}'; known: {', '.join(SIMILARITIES)}")
     partial = config.regions == "parts" or config.ownership == "channels"  # vectors shorter than 1
     if partial and config.similarity == "cosine":
-        return PresentCosine()
+        return ThresholdedPresence(config.least_presence) if config.least_presence else PresentCosine()
     return SIMILARITIES[config.similarity](config)

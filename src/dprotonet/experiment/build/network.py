@@ -15,6 +15,7 @@ from dprotonet.encoder.levels import JoinedLevels, Joining
 from dprotonet.encoder.part_maps import PartMaps, WithParts
 from dprotonet.encoder.regions import Masks, Occurrence, Parts, Patches, Points, spatial_masks, uniform_masks
 from dprotonet.encoder.shaping import Beside, Channels, Shaping
+from dprotonet.encoder.two_nets import TwoNets
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.inference import build_head, build_prototypes, part_regions, prototype_count
 from dprotonet.network import BlackBox, DProtoNet, Network
@@ -36,7 +37,9 @@ def build_network(
     """
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
-    backbone = load_backbone(wanted, in_channels=config.channels, image_size=image_size)
+    backbone = load_backbone(
+        wanted, in_channels=config.channels, image_size=image_size, unstrided=config.unstrided
+    )
     if config.levels > 1 or config.feature_channels:
         backbone = JoinedLevels(
             backbone,
@@ -50,6 +53,8 @@ def build_network(
     count = prototype_count(config, classes)
     shaping = build_shaping(config, backbone.channels, count, fine=backbone.fine_channels)
     size = backbone.feature_size(image_size)
+    if isinstance(shaping, TwoNets):
+        size = size[0] * shaping.finer, size[1] * shaping.finer
     regions = build_regions(config, size, masks=masks, count=count, channels=backbone.channels)
     prototypes = build_prototypes(config, classes, regions.dimension, owner=owner)
     head = build_head(config, classes, prototypes)
@@ -75,6 +80,8 @@ def build_shaping(
         return WithParts(PartMaps(fine or in_channels, config.parts), whole=config.whole > 0)
     if config.activation == "softmax":
         return Channels(in_channels, config.dimension)
+    if config.activation in ("tanh", "unit"):
+        return TwoNets(in_channels, config.dimension, unit=config.activation == "unit")
     ending = [nn.Sigmoid()] if config.activation == "sigmoid" else []
     shaping = Shaping(in_channels, config.dimension, ending=ending)
     if config.regions == "occurrence":

@@ -43,7 +43,7 @@ from dprotonet.experiment.runs.resumable import changed_keys
 from dprotonet.experiment.runs.run_folder import RunFolder
 from dprotonet.experiment.runs.run_writer import RunWriter
 from dprotonet.experiment.runs.train_warnings import warn_of_data, warn_of_epochs
-from dprotonet.experiment.settings.config_check import check_config
+from dprotonet.experiment.settings.config_check import check_config, check_trainable
 from dprotonet.experiment.settings.recipes import resolve
 from dprotonet.launch import processes
 from dprotonet.network import BlackBox, Network
@@ -116,6 +116,7 @@ class Trainer:
 
     def _run(self) -> Iterator[Preparing | Event]:
         check_config(self.config)
+        check_trainable(self.config)
         check_trackers(self.config.training)
         if self.config.data.folds and not self.config.data.fold:
             raise UserError("data.folds is set, but not data.fold; `dprotonet train --folds` trains them all")

@@ -13,6 +13,7 @@ _LEAST = {
     "species": 2,
     "image_size": 32,
     "levels": 1,
+    "unstrided": 0,
     "level_channels": 1,
     "feature_channels": 0,
     "dimension": 1,
@@ -64,6 +65,7 @@ _RANGES: Mapping[str, tuple[str, Callable[[float], bool]]] = {
     "shaping_dropout": _SHARE,
     "part_dropout": _SHARE,
     "part_area": _PART,
+    "least_presence": _SHARE,
     "whole": ("0 or more", lambda value: value >= 0),
     "image_weight": _WHOLE,
     "heatmap_weight": _WHOLE,
@@ -91,6 +93,7 @@ def check_config(config: Config) -> None:
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
     _check_ownership(config)
+    _check_projection(config)
     _check_balance(config.training)
     _check_shaping_start(config)
     tracker_names(config.training)
@@ -133,6 +136,29 @@ def _check_ownership(config: Config) -> None:
         raise UserError(
             f"--pool is {network.pool}; it must be above --prototypes-per-class, "
             f"{network.prototypes_per_class}, the slots of a class"
+        )
+
+
+def _check_projection(config: Config) -> None:
+    """A projection needs vectors of bounded length, and imported pairs of shaping nets need projections."""
+    network = config.network
+    if network.network == "blackbox":
+        return
+    bounded = network.activation in ("sigmoid", "tanh", "unit") and network.regions == "points"
+    if network.similarity == "projection" and not bounded:
+        raise UserError("--similarity projection needs --activation sigmoid and --regions points")
+    if network.activation in ("tanh", "unit") and network.similarity != "projection":
+        raise UserError(f"--activation {network.activation} is that of imported ST-ProtoPNets; use sigmoid")
+    if network.least_presence and network.ownership != "channels":
+        raise UserError("--least-presence is PIP-Net's; it needs --ownership channels, or leave it at 0")
+
+
+def check_trainable(config: Config) -> None:
+    """What can be loaded but not trained."""
+    if config.network.network != "blackbox" and config.network.activation in ("tanh", "unit"):
+        raise UserError(
+            f"--activation {config.network.activation} is that of imported ST-ProtoPNets, which are not "
+            "trained here; use sigmoid"
         )
 
 

@@ -1,1 +1,1 @@
-"""In and out: exported models (`export`), original ProtoPNets (`import_protopnet`), the model hub (`hub`)."""
+"""In and out: exported models (`export`), other programs' networks (`import_network`), the hub (`hub`)."""

@@ -9,22 +9,20 @@ entry that has no place, or a place without an entry, is an error.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from dprotonet.compat import import_guarded
 from dprotonet.encoder.weights import State, read_state
 from dprotonet.errors import UserError
+from dprotonet.experiment.transfer.foreign.found import Found, owners_of, without_prefix
+from dprotonet.experiment.transfer.foreign.trunk import architecture_of
+
+PROTOPNET, TESNET = "protopnet", "tesnet"
 
 _PARTS = ("add_on_layers.0.weight", "add_on_layers.2.weight", "prototype_vectors", "last_layer.weight")
 _SHAPING = tuple(f"add_on_layers.{layer}.{kind}" for layer in (0, 2) for kind in ("weight", "bias"))
 _CONSTANT = "ones"
-_ARCHITECTURES = {  # by an entry that only this family has
-    "conv1.weight": ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
-    "features.0.weight": tuple(f"vgg{depth}{norm}" for depth in (11, 13, 16, 19) for norm in ("", "_bn")),
-    "features.conv0.weight": ("densenet121", "densenet161", "densenet169", "densenet201"),
-}
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,12 @@ class ProtoPNetFile:
     @classmethod
     def read(cls, path: Path) -> "ProtoPNetFile":
         """Take a file apart; a UserError if it is not a ProtoPNet's, or not the usual one."""
-        state = _without_prefix(read_state(path), path)
+        return cls.of(read_state(path), path)
+
+    @classmethod
+    def of(cls, state: State, path: Path) -> "ProtoPNetFile":
+        """The same of its entries."""
+        state = _without_prefix(state, path)
         trunk = {
             name.removeprefix("features."): value
             for name, value in state.items()
@@ -71,32 +74,32 @@ class ProtoPNetFile:
         return self.prototypes.shape[2], self.prototypes.shape[3]
 
     def owners(self) -> list[int]:
-        """The class of each prototype, which the file does not say.
-
-        Prototypes are in the order of their classes. After pruning a class may have fewer: then the largest
-        weight of the last layer tells. Where that is in no such order, each class has the same number.
-        """
-        strongest: list[int] = self.last_layer.argmax(dim=0).tolist()
-        if strongest == sorted(strongest) and set(strongest) == set(range(self.classes)):
-            return strongest
-        count, rest = divmod(len(self.prototypes), self.classes)
-        if rest:
-            raise UserError(
-                f"{len(self.prototypes)} prototypes cannot be divided among {self.classes} classes, and the "
-                "last layer does not tell whose they are; import the model before it was pruned"
-            )
-        return [number // count for number in range(len(self.prototypes))]
+        """The class of each prototype."""
+        return owners_of(self.last_layer)
 
     def architecture(self) -> str:
-        """timm's name of the trunk, by names and shapes of its entries."""
-        family = next((names for entry, names in _ARCHITECTURES.items() if entry in self.trunk), ())
-        for name in family:
-            if _fits(name, self.trunk):
-                return name
-        some = ", ".join(list(self.trunk)[:3])
-        raise UserError(
-            f"the trunk is no ResNet, VGG or DenseNet that is known here (it has {some}, …); "
-            "name its timm model with --backbone timm:NAME"
+        """timm's name of the trunk."""
+        return architecture_of(self.trunk)
+
+    def found(self, kind: str, architecture: str | None) -> Found:
+        """As ProtoPNet, or as TesNet, whose files have the same names; the trunk is recognised."""
+        settings: dict[str, Any] = {"network": "protopnet", "dimension": self.dimension}
+        if kind == TESNET:
+            if self.patch != (1, 1):
+                raise UserError(f"prototypes of {self.patch} are not TesNet's, which are 1×1")
+            settings["similarity"] = "projection"
+        elif self.patch != (1, 1):
+            settings |= {"network": "gen-protopnet", "patch": list(self.patch)}
+        return Found(
+            kind=kind,
+            settings=settings,
+            architecture=architecture or self.architecture(),
+            trunk=self.trunk,
+            shaping=self.shaping,
+            prototypes=self.prototypes.flatten(1),
+            last_layer=self.last_layer,
+            owners=self.owners(),
+            patch=self.patch,
         )
 
     def _check(self, path: Path) -> None:
@@ -119,9 +122,7 @@ class ProtoPNetFile:
 
 def _without_prefix(state: State, path: Path) -> State:
     """Names without what stands before them in a network that was trained in parallel."""
-    ends = [name for name in state if name == "prototype_vectors" or name.endswith(".prototype_vectors")]
-    prefix = ends[0].removesuffix("prototype_vectors") if len(ends) == 1 else ""
-    plain = {name.removeprefix(prefix): value for name, value in state.items()}
+    plain = without_prefix(state, "prototype_vectors")
     missing = [name for name in _PARTS if name not in plain]
     if missing:
         some: Sequence[str] = list(state)[:3]
@@ -129,18 +130,3 @@ def _without_prefix(state: State, path: Path) -> State:
             f"{path} is not the state dict of a ProtoPNet: {missing[0]} is missing, it has {', '.join(some)}"
         )
     return plain
-
-
-def _fits(name: str, trunk: State) -> bool:
-    """Whether a timm model has exactly these entries, apart from its classifier's."""
-    with torch.device("meta"):
-        model = import_guarded("timm").create_model(name, num_classes=0)
-    own = {
-        entry: value.shape
-        for entry, value in model.state_dict().items()
-        if not entry.startswith("pre_logits.") and not entry.endswith("num_batches_tracked")
-    }
-    given = {
-        entry: value.shape for entry, value in trunk.items() if not entry.endswith("num_batches_tracked")
-    }
-    return own == given
