@@ -231,6 +231,7 @@ MISTAKES = [
     ("evaluate OUT", "does not exist"),
     ("predict OUT image.png", "does not exist"),
     ("predict OUT image.png --coverage 90%", "--coverage is '90%', but takes a finite number, such as 0.5"),
+    ("predict OUT \ud800.png", "'\\ud800.png' is not text"),
     (
         "predict OUT image.png --top few",
         "--top is 'few', but takes a whole number; see dprotonet predict --help",

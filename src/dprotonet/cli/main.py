@@ -93,6 +93,7 @@ def _speak_warnings() -> None:
 def _guarded(command: str, words: list[str]) -> int:
     keep_freed_memory()
     try:
+        _check_text(words)
         check_launch(command, words)
         with _ended_as_interrupted(), others_silent():
             code = import_module(f"dprotonet.cli.{command}").main(words) or 0
@@ -117,6 +118,15 @@ def _guarded(command: str, words: list[str]) -> int:
             raise
         return _fail(f"unexpected {type(error).__name__}: {error}; DPROTONET_DEBUG=1 shows where", 1)
     return 0
+
+
+def _check_text(words: Sequence[str]) -> None:
+    """Names of files may be any bytes; half of a surrogate pair, from a program that calls us, names no file."""
+    for word in words:
+        try:
+            word.encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            raise UserError(f"{word!a} is not text: it has half of a character; write it anew") from None
 
 
 @contextmanager

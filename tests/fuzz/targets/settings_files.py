@@ -120,9 +120,8 @@ def _plain(tree: Any) -> Any:
 
 def _dumped(tree: Any) -> bytes:
     """As TOML; what TOML cannot say is left out."""
-    return tomli_w.dumps(_sayable(tree) if isinstance(tree, dict) else {"x": _sayable(tree)}).encode(
-        errors="surrogatepass"
-    )
+    text = tomli_w.dumps(_sayable(tree if isinstance(tree, dict) else {"x": tree}))
+    return text.encode(errors="surrogatepass")
 
 
 def _sayable(tree: Any) -> Any:
