@@ -121,7 +121,7 @@ def _guarded(command: str, words: list[str]) -> int:
 
 
 def _check_text(words: Sequence[str]) -> None:
-    """Names of files may be any bytes; half of a surrogate pair, from a program that calls us, names no file."""
+    """Names of files may be any bytes; half of a surrogate pair names no file."""
     for word in words:
         try:
             word.encode(errors="surrogateescape")
