@@ -32,8 +32,22 @@ SMALL = {"rise": {"samples": 40, "grid": 5}}
 SPECIES = ("finch", "lark", "robin", "swift", "wren")
 
 
+class Attending(nn.Module):
+    """A transformer's block without the perceptron: every place looks at every place, in two heads."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels)
+        self.qkv, self.proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        query, key, value = self.qkv(self.norm(tokens)).unflatten(2, (3, 2, -1)).permute(2, 0, 3, 1, 4)
+        attended = nn.functional.scaled_dot_product_attention(query, key, value)
+        return tokens + self.proj(attended.transpose(1, 2).flatten(2))
+
+
 class Net(nn.Module):
-    """All that behaves otherwise in training: BatchNorm, dropout, an activation in place."""
+    """All that behaves otherwise in training: BatchNorm, dropout, an activation in place; and attention."""
 
     def __init__(self, channels: int = 3) -> None:
         super().__init__()
@@ -46,6 +60,7 @@ class Net(nn.Module):
             nn.BatchNorm2d(12),
             nn.ReLU(inplace=True),
         )
+        self.blocks = nn.Sequential(Attending(12))
         self.dropout = nn.Dropout(0.5)
         self.head = nn.Linear(12, CLASSES)
         for module in self.modules():
@@ -55,8 +70,8 @@ class Net(nn.Module):
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
-        pooled = self.features(images).mean(dim=(2, 3))
-        return 5 * self.head(self.dropout(pooled))
+        tokens = self.blocks(self.features(images).flatten(2).mT)
+        return 5 * self.head(self.dropout(tokens.mean(dim=1)))
 
 
 Explain = Callable[..., list[Explanation]]

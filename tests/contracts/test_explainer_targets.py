@@ -127,6 +127,9 @@ def test_functions_of_images_and_nodes(name: str, model: Net) -> None:
         if {"feature map", "prototypes"} & set(entry_of(name).needs):
             with pytest.raises(UserError, match="use MDM for other nodes"):
                 by(images(), target)
+        elif "attention" in entry_of(name).needs:  # which this function has none of
+            with pytest.raises(UserError, match="no attention was seen in this network; use MDM"):
+                by(images(), target)
         else:
             found = by.explain(images(), target)
             assert [item.node for item in found] == ["brightness"] * COUNT
@@ -192,7 +195,7 @@ def test_a_plain_function_is_explained_like_its_module_or_refused(
     def function(given: Tensor) -> Tensor:
         return model(given)
 
-    if {"feature map", "prototypes"} & set(entry_of(name).needs):
+    if {"feature map", "attention", "prototypes"} & set(entry_of(name).needs):
         with pytest.raises(UserError, match=r"a module.*; MDM and Rise explain functions too"):
             made(name, function)
         return

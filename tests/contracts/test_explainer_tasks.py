@@ -21,7 +21,8 @@ from dprotonet.interpretation.rise import Rise
 
 SIDE = 48
 SQUARES = {"red": (4, 4), "green": (4, 28), "blue": (28, 28)}  # upper left corners; 16 pixels a side
-WITHOUT_PAPER = [name for name in ASKING if name not in ("paper", "similarity")]  # that needs prototypes
+OTHERS = ("paper", "similarity", "chefer", "legrad", "attnlrp")  # that need prototypes or attention
+WITHOUT_PAPER = [name for name in ASKING if name not in OTHERS]
 EVERY = ["paper", *WITHOUT_PAPER]
 
 Ending = Callable[[Tensor], Tensor]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dprotonet.interpretation.explainer import Explainer
     from dprotonet.interpretation.outputs import GivenTask, Model
 
-Need = Literal["gradient", "feature map", "prototypes"]
+Need = Literal["gradient", "feature map", "attention", "prototypes"]
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,16 @@ EXPLAINERS: dict[str, ExplainerEntry] = {
     "scorecam": _cam("scorecam", "Score-CAM", _EVERY_CHANNEL),
     "ablationcam": _cam("ablationcam", "Ablation-CAM", _EVERY_CHANNEL),
     "rise": ExplainerEntry("rise:Rise", "RISE", "1000 passes", "probability", slow=True),
+    "rollout": ExplainerEntry(
+        "attention:Rollout", "Attention rollout", "1 pass", needs=("gradient", "attention"), asks=False
+    ),
+    "chefer": ExplainerEntry(
+        "attention:Chefer", "Chefer's relevance", "1 pass", needs=("gradient", "attention")
+    ),
+    "legrad": ExplainerEntry(
+        "attention:LeGrad", "LeGrad", "a pass for every block", needs=("gradient", "attention")
+    ),
+    "attnlrp": ExplainerEntry("attnlrp:AttnLRP", "AttnLRP", "1 pass", needs=("gradient", "attention")),
     "similarity": ExplainerEntry(
         "similarity:SimilarityMaps",
         "Prototype similarity",
@@ -126,6 +136,7 @@ def described(names: Sequence[str] = ()) -> str:
 
 
 def _told(entry: ExplainerEntry) -> str:
-    own = ", prototype networks only" if "prototypes" in entry.needs else ""
+    only = {"prototypes": ", prototype networks only", "attention": ", transformers only"}
+    own = "".join(only.get(need, "") for need in entry.needs)
     alike = "" if entry.asks else ", the same for every class"
     return f"{entry.label}, {entry.cost}{own}{alike}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dprotonet.encoder.regions import Occurrence, Parts, Regions
 from dprotonet.errors import UserError
@@ -49,12 +49,19 @@ def class_node(classifier: Classifier, labels: Sequence[int] | Tensor, by: Expla
 
 def available_explainers(model: TrainedModel) -> dict[str, ExplainerEntry]:
     """The lines of the table that work here with this network."""
-    black = isinstance(model.network, BlackBox)
+    lacking = {"prototypes"} if isinstance(model.network, BlackBox) else set()
+    if not attends(model.network):
+        lacking.add("attention")
     return {
         name: entry
         for name, entry in EXPLAINERS.items()
-        if entry.installed and not (black and "prototypes" in entry.needs)
+        if entry.installed and not lacking & set(entry.needs)
     }
+
+
+def attends(network: nn.Module) -> bool:
+    """Whether some layer is called attention; that it is of the right kind shows only when it runs."""
+    return any("attention" in type(module).__name__.lower() for module in network.modules())
 
 
 def prototype_node(network: DProtoNet, numbers: Sequence[int] | Tensor) -> PrototypeNode:
