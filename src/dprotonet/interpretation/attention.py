@@ -227,11 +227,13 @@ def read(gradient: Tensor, flow: Tensor) -> Tensor:
 @contextmanager
 def _outputs_of_lists(model: nn.Module) -> Iterator[dict[nn.Module, list[tuple[nn.Module, Any]]]]:
     """What the members of every list of modules put out, as they run."""
-    lists = {item: [] for item in model.modules() if isinstance(item, nn.Sequential | nn.ModuleList)}
+    lists: dict[nn.Module, list[tuple[nn.Module, Any]]] = {
+        item: [] for item in model.modules() if isinstance(item, nn.Sequential | nn.ModuleList)
+    }
     handles = [
         child.register_forward_hook(lambda module, _given, output, of=of: lists[of].append((module, output)))
         for of in lists
-        for child in of
+        for child in of.children()
     ]
     try:
         yield lists

@@ -204,7 +204,7 @@ class _Gamma(torch.autograd.Function):
     """Shares are in proportion to x·(w + γ w′), where w′ is w as far as x·w agrees with the output."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         context: Any, function: Linear, given: Tensor, weight: Tensor, bias: Tensor | None, gamma: float
     ) -> Tensor:
         context.function, context.gamma = function, gamma
@@ -242,7 +242,7 @@ class _Identity(torch.autograd.Function):
     """An activation function: the relevance of its output is that of its input."""
 
     @staticmethod
-    def forward(context: Any, function: Any, given: Tensor, settings: Mapping[str, Any]) -> Tensor:  # type: ignore[override]
+    def forward(context: Any, function: Any, given: Tensor, settings: Mapping[str, Any]) -> Tensor:
         output: Tensor = function(given, **settings)
         context.save_for_backward(given, output)
         return output
@@ -257,7 +257,7 @@ class _Identity(torch.autograd.Function):
 
 class _Half(torch.autograd.Function):
     @staticmethod
-    def forward(context: Any, given: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(context: Any, given: Tensor) -> Tensor:
         return given.view_as(given)
 
     @staticmethod
