@@ -302,11 +302,11 @@ def test_classes_have_the_names_of_the_table() -> None:
 
 
 def test_grad_cam_finds_the_tokens_by_itself() -> None:
-    """The layer whose patches the class token reads last, laid out without being told how."""
+    """The layer whose patches the class token reads last: the keys and values of the last block."""
     package, model = import_guarded("pytorch_grad_cam"), vit()
     with package.GradCAM(
         model=model,
-        target_layers=[model.blocks[-1].norm1],
+        target_layers=[model.blocks[-1].attn.qkv],
         reshape_transform=lambda tokens: tokens[:, 1:].unflatten(1, (4, 4)).permute(0, 3, 1, 2),
     ) as usual:
         targets = [lambda scores, label=label: scores[label] for label in LABELS]

@@ -142,8 +142,8 @@ class AttentionExplainer(Explainer):
 class Rollout(AttentionExplainer):
     """Attention rollout (Abnar and Zuidema, 2020): attention averaged over heads, half of it staying.
 
-    The same for every class. Unstated: what the map of a network without a class token is. Ours is the mean
-    over the tokens that the answer reads.
+    The same for every class. Where no class token is read, as its authors have it, the map is the mean over
+    the tokens that the answer reads.
     """
 
     def tokens(self, attention: list[Tensor], gradients: list[Tensor]) -> Tensor:
