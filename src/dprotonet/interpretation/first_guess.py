@@ -133,6 +133,7 @@ def deepest(
     with _outputs() as outputs:
         direction = task.direction(images.detach().requires_grad_(True), rows)
     best: list[DeepestOutput | None] = [None] * len(images)
+    outputs = _without_heads(outputs)
     if not outputs or not direction.requires_grad:
         return best
     task.count_backward(len(images))
@@ -169,6 +170,7 @@ def features_on_the_way(
     """
     with _outputs() as outputs:
         direction = task.direction(images.detach().requires_grad_(True), rows)
+    outputs = _without_heads(outputs)
     placed = [entry for entry in _with_places(outputs, images) if getattr(entry[0], "only_features", True)]
     if not placed or not direction.requires_grad:
         return []
@@ -213,6 +215,16 @@ def _from_the_end(outputs: list[Output]) -> Iterator[list[Output]]:
     while end > 0:
         yield outputs[max(0, end - size) : end][::-1]
         end, size = end - size, 2 * size
+
+
+def _without_heads(outputs: list[Output]) -> list[Output]:
+    """Without queries, keys and values (B, heads, N, d) of tokens (B, N, heads · d), which look like maps."""
+    tokens = {(output.shape[1], output.shape[2]) for _, output in outputs if output.ndim == 3}
+    return [
+        (module, output)
+        for module, output in outputs
+        if output.ndim != 4 or (output.shape[2], output.shape[1] * output.shape[3]) not in tokens
+    ]
 
 
 def _with_places(outputs: list[Output], images: Tensor) -> list[tuple[nn.Module, Tensor, Layout]]:
