@@ -25,7 +25,6 @@ WITHOUT_RESULTS = {
     ("how-long.md", "Training"): ELSEWHERE,
     ("how-long.md", "Predicting"): ELSEWHERE,
     ("how-long.md", "Explaining"): ELSEWHERE,
-    ("import.md", "Networks of other programs"): SETTING,
     ("metrics.md", "Prototypes"): SETTING,
     ("results.md", "Choices that saw test data"): SEEN,
     ("rivals.md", "The networks DProtoNet is compared with"): SETTING,
