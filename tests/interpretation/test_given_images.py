@@ -11,7 +11,7 @@ from tests.interpretation.conftest import Net
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.given_images import as_images, first_channels
+from dprotonet.interpretation.given_images import Wanted, as_images
 from dprotonet.interpretation.mdm import MDM, preset
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (20, 24, 3), dtype=np.uint8)  # H, W, C: not square
@@ -56,8 +56,10 @@ GREYS: dict[str, Any] = {
 @pytest.mark.parametrize("given", GREYS.values(), ids=GREYS)
 def test_grey_images(given: Any) -> None:
     assert torch.allclose(as_images(given), WANTED[:, :1], atol=1e-6)
-    assert torch.allclose(as_images(given, channels=3), WANTED[:, :1].expand(-1, 3, -1, -1), atol=1e-6)
-    assert as_images(given, channels=1).shape[1] == 1
+    assert torch.allclose(
+        as_images(given, Wanted(channels=3)), WANTED[:, :1].expand(-1, 3, -1, -1), atol=1e-6
+    )
+    assert as_images(given, Wanted(channels=1)).shape[1] == 1
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -103,6 +105,30 @@ def test_a_picture_is_explained_like_its_tensor(way: str, model: Net) -> None:
 
 
 def test_the_first_convolution_tells_the_channels(model: Net) -> None:
-    assert first_channels(model) == 3
-    assert first_channels(nn.Linear(2, 2)) is None
-    assert first_channels(lambda images: images) is None
+    assert Wanted.by(model) == Wanted(channels=3)
+    assert Wanted.by(nn.Conv3d(1, 1, 3)) == Wanted(volumes=True)
+    assert Wanted.by(nn.Linear(2, 2)) == Wanted.by(lambda images: images) == Wanted()
+
+
+def test_what_a_timm_model_says_of_its_normalisation_is_used(caplog: pytest.LogCaptureFixture) -> None:
+    from dprotonet.compat import import_guarded
+
+    model = import_guarded("timm").create_model("resnet10t", num_classes=3).eval()
+    wanted = Wanted.by(model)
+    mean, std = (torch.tensor(model.pretrained_cfg[key]).view(3, 1, 1) for key in ("mean", "std"))
+    for given in (PIXELS, Image.fromarray(PIXELS), [PIXELS]):
+        assert torch.allclose(as_images(given, wanted), (WANTED - mean) / std, atol=1e-6)
+    assert "as the model's pretrained_cfg says" in caplog.text
+    for given in (WANTED, PIXELS / 255):  # floats are as the model wants them
+        assert torch.allclose(as_images(given, wanted), WANTED, atol=1e-6)
+    grey = as_images(GREY, wanted)  # three channels first, then each by its own mean
+    assert torch.allclose(grey, (WANTED[:, :1].expand(-1, 3, -1, -1) - mean) / std, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "known", [{"mean": None, "std": None}, {"mean": (0.5,), "std": (0.0,)}, "strange", {}]
+)
+def test_a_normalisation_that_is_none_is_not_used(known: object) -> None:
+    model = nn.Conv2d(3, 3, 1)
+    model.pretrained_cfg = known
+    assert torch.equal(as_images(PIXELS, Wanted.by(model)), WANTED)

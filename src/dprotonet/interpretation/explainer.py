@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes, warn_of_empty
-from dprotonet.interpretation.given_images import as_images, first_channels, takes_volumes
+from dprotonet.interpretation.given_images import Wanted, as_images
 from dprotonet.interpretation.masking_task import MaskingTask, Step, check_images
 from dprotonet.interpretation.nodes import ClassNode, Node
 from dprotonet.interpretation.outputs import GivenTask, Model, Outputs
@@ -145,8 +145,8 @@ class Explainer(ABC):
         return [replace(item, facts={**item.facts, **_task_of(question.node)}) for item in found]
 
     def images(self, given: Any) -> Tensor:
-        """Images (N, C, H, W): a tensor as it is, pictures and arrays scaled to [0, 1] where the model is."""
-        images = as_images(given, channels=first_channels(self.model), volumes=takes_volumes(self.model))
+        """Images (N, C, H, W): a tensor as it is, pictures and arrays as the model wants them."""
+        images = as_images(given, Wanted.by(self.model))
         if isinstance(given, Tensor) or not isinstance(self.model, nn.Module):
             return images
         held = next(self.model.parameters(), None)

@@ -1,12 +1,13 @@
 """Images as people have them, as the float tensor (N, C, H, W) that networks take.
 
 A float tensor is what the model wants already; volumes (N, C, D, H, W) come as such. Pictures (PIL) and NumPy
-arrays of whole numbers are scaled to [0, 1] by the range of their type; nothing here knows how a model
-normalises, and that is said.
+arrays of whole numbers are scaled to [0, 1] by the range of their type, and normalised as a model of timm
+says that it was trained; of other models nothing is known here, and that is said.
 """
 
 import logging
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,33 +26,45 @@ _WANTED = (
 )
 
 
-def as_images(given: Any, *, channels: int | None = None, volumes: bool = False) -> Tensor:
-    """Float images (N, C, H, W); one image alone is a batch of one. Grey ones get the model's `channels`.
+class Wanted(NamedTuple):
+    """What is known of the images that a model takes."""
 
-    Tensors may be volumes (N, C, D, H, W); of a model that takes `volumes`, (C, D, H, W) is one of them.
+    channels: int | None = None
+    volumes: bool = False
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    @classmethod
+    def by(cls, model: object) -> "Wanted":
+        """Its first convolution tells the axes and channels, timm's `pretrained_cfg` the normalisation."""
+        modules = model.modules() if isinstance(model, nn.Module) else ()
+        first = next((item for item in modules if isinstance(item, nn.Conv2d | nn.Conv3d)), None)
+        volumes = isinstance(first, nn.Conv3d)
+        channels = None if first is None or volumes else first.in_channels
+        known = getattr(model, "pretrained_cfg", None)
+        known = known if isinstance(known, Mapping) else {}
+        mean, std = (tuple(known.get(key) or ()) for key in ("mean", "std"))
+        told = len(mean) == len(std) > 0 and min(std) > 0
+        return cls(channels, volumes, *((mean, std) if told else ()))
+
+
+_ANY = Wanted()
+
+
+def as_images(given: Any, wanted: Wanted = _ANY) -> Tensor:
+    """Float images (N, C, H, W); one image alone is a batch of one. Grey ones get the model's channels.
+
+    Tensors may be volumes (N, C, D, H, W); of a model that takes volumes, (C, D, H, W) is one of them.
     """
     if isinstance(given, Tensor):
-        return _of_tensor(given, volumes=volumes)
+        return _of_tensor(given, volumes=wanted.volumes)
     if isinstance(given, list | tuple):
-        return _stacked([as_images(one, channels=channels, volumes=volumes) for one in given])
-    if isinstance(given, np.ndarray):
-        return _grey_to(_of_array(given), channels)
+        return _stacked([as_images(one, wanted) for one in given])
     if _is_picture(given):
-        return _grey_to(_of_picture(given), channels)
+        given = _array_of(given)
+    if isinstance(given, np.ndarray):
+        return _normalised(_grey_to(_of_array(given), wanted.channels), given.dtype, wanted)
     raise UserError(f"{type(given).__name__} is no image; {_WANTED}")
-
-
-def first_channels(model: object) -> int | None:
-    """How many channels the first convolution of a model takes, where it has one."""
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    return next((item.in_channels for item in modules if isinstance(item, nn.Conv2d)), None)
-
-
-def takes_volumes(model: object) -> bool:
-    """Whether a model's first convolution is one of three axes."""
-    modules = model.modules() if isinstance(model, nn.Module) else ()
-    kinds = (nn.Conv2d, nn.Conv3d)
-    return isinstance(next((item for item in modules if isinstance(item, kinds)), None), nn.Conv3d)
 
 
 def _of_tensor(images: Tensor, *, volumes: bool) -> Tensor:
@@ -101,31 +114,46 @@ def _of_array(array: np.ndarray) -> Tensor:
 
 
 def _scaled(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "f":
-        return array.astype(np.float32)
+    return array.astype(np.float32) / _RANGES.get(array.dtype.name, 1.0)
+
+
+def _normalised(images: Tensor, kind: np.dtype, wanted: Wanted) -> Tensor:
+    """Scaled whole numbers as the model wants them; floats are that already."""
+    if kind.kind == "f":
+        return images
+    if len(wanted.mean) not in (1, images.shape[1]):
+        logger.warning(
+            "images of %s are scaled to [0, 1] and not normalised; if the model was trained on normalised "
+            "images, give a float tensor prepared alike",
+            kind,
+        )
+        return images
     logger.warning(
-        "images of %s are scaled to [0, 1] and not normalised; if the model was trained on normalised "
-        "images, give a float tensor prepared alike",
-        array.dtype,
+        "images of %s are scaled to [0, 1] and normalised by mean %s and deviation %s, as the model's "
+        "pretrained_cfg says; if it was trained otherwise, give a float tensor prepared alike",
+        kind,
+        wanted.mean,
+        wanted.std,
     )
-    return array.astype(np.float32) / _RANGES[array.dtype.name]
+    mean, std = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (wanted.mean, wanted.std))
+    return (images - mean) / std
 
 
 def _is_picture(given: Any) -> bool:
     return type(given).__module__.startswith("PIL.") and hasattr(given, "mode")
 
 
-def _of_picture(picture: Any) -> Tensor:
+def _array_of(picture: Any) -> np.ndarray:
     if picture.mode.startswith("I"):
         grey = np.asarray(picture)
         if grey.min() < 0 or grey.max() > _RANGES["uint16"]:
             raise UserError(
                 f"a picture of mode {picture.mode} has values beyond 16 bits; give a float tensor"
             )
-        return _of_array(grey.astype(np.uint16))
+        return grey.astype(np.uint16)
     if picture.mode == "F":
-        return _of_array(np.asarray(picture))
-    return _of_array(np.asarray(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB")))
+        return np.asarray(picture)
+    return np.asarray(picture.convert("L" if picture.mode in ("1", "L", "LA") else "RGB"))
 
 
 def _grey_to(images: Tensor, channels: int | None) -> Tensor:
