@@ -10,7 +10,6 @@ from PIL import Image
 from torch import Tensor, nn
 
 from dprotonet.errors import UserError
-from dprotonet.interpretation.explainers import EXPLAINERS
 from dprotonet.interpretation.masks import MaskStack, resized
 from dprotonet.interpretation.mdm import MDM, preset
 from dprotonet.interpretation.ranked_masks import blurred
@@ -208,15 +207,6 @@ def test_attributions_have_the_shape_of_the_volume() -> None:
 
 
 # ── what is refused ──
-
-
-@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "mdm"])
-def test_other_explainers_refuse_volumes(name: str) -> None:
-    entry = EXPLAINERS[name]
-    if not entry.installed or "prototypes" in entry.needs:
-        pytest.skip("needs another network or package")
-    with pytest.raises(UserError, match="MDM explains both"):
-        entry.make(ConvolvedBright()).explain(volumes(), 1)
 
 
 @pytest.mark.parametrize(
