@@ -1,4 +1,4 @@
-"""Every explainer of the table reads every kind of answer and image, and gives the map of the plain tensor."""
+"""Every explainer reads every kind of answer and of image, and gives the map of the plain tensor."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
