@@ -41,6 +41,6 @@ def by_frame(frames: Tensor) -> Tensor:
 
 
 frames = film[0].transpose(0, 1)  # a network of single images: each frame, or slice, is explained for itself
-for number, found in enumerate(dp.MDM(by_frame).explain(frames[8:12], by_frame), 8):
+for number, found in enumerate(dp.MDM(by_frame).explain(frames[9:12], by_frame), 9):
     found.save(out / f"frame{number:02d}")
     print(number, found, f"hottest in {found.box(share=0.02)}")
