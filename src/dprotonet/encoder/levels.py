@@ -213,7 +213,10 @@ def intermediates(trunk: nn.Module, images: Tensor, taken: Sequence[int] | None)
     described: Any = trunk
     if hasattr(trunk, "forward_intermediates"):
         wanted = None if taken is None else list(taken)
-        last, maps = described.forward_intermediates(images, indices=wanted, output_fmt="NCHW")
+        try:
+            last, maps = described.forward_intermediates(images, indices=wanted, output_fmt="NCHW")
+        except AssertionError as error:  # of timm, about the numbers
+            raise UserError(f"levels {wanted} are not all maps of this backbone ({error})") from error
         return [*maps, as_map(trunk, last, images)]
     if isinstance(getattr(trunk, "features", None), nn.Sequential):  # VGG, DenseNet
         maps, last = [], images
@@ -221,6 +224,8 @@ def intermediates(trunk: nn.Module, images: Tensor, taken: Sequence[int] | None)
             last = child(last)
             if taken is None or number in taken:
                 maps.append(last)
+        if taken is not None and len(maps) != len(set(taken)):
+            raise UserError(f"levels {list(taken)} are not all maps of this backbone, which has {number + 1}")
         return [*maps, last]
     raise UserError(
         f"{trunk_name(trunk)} shows no maps but its last; give --levels 1, or choose another backbone"

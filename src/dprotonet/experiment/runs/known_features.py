@@ -26,6 +26,9 @@ FILE = "familiarity.safetensors"
 MOST = 2000  # training images, evenly spread, that Gaussians are fitted to
 
 
+_OTHER_LEVELS = "familiarity.json is of other levels; make it anew with dprotonet familiarity"
+
+
 @dataclass(frozen=True)
 class KnownFeatures:
     """Where the features of known images lie; its limits are exceeded by `share` of such images."""
@@ -50,7 +53,7 @@ class KnownFeatures:
         """Of images in every level (B, L), by the averages of their levels; 1 is the limit."""
         spread = self.spread.to(averages.device)
         if averages.shape[1] != sum(spread.widths):
-            raise UserError("familiarity.json is of other levels; make it anew with dprotonet familiarity")
+            raise UserError(_OTHER_LEVELS)
         return spread.distances(averages) / spread.limits
 
     def write(self, folder: Path) -> None:
@@ -124,7 +127,10 @@ def seen_by(backbone: nn.Module, images: Tensor, known: KnownFeatures | None) ->
     if known is None:
         return backbone(images), None
     assert isinstance(backbone, Backbone)
-    found: Seen = LevelAverages(backbone, known.taken).seen(images)
+    try:
+        found: Seen = LevelAverages(backbone, known.taken).seen(images)
+    except UserError as error:
+        raise UserError(f"{_OTHER_LEVELS} ({error})") from error
     return found.feature_map, known.strangeness(found.averages)
 
 
