@@ -23,5 +23,5 @@ def test_a_map_that_the_backbone_does_not_have(trunk: str) -> None:
     """timm's own AssertionError; a VGG left it out and failed later."""
     spread = FeatureSpread.fit(torch.rand(30, 5), (2, 3)).with_limits(torch.ones(2))
     backbone = load_backbone(trunk, image_size=64)
-    with pytest.raises(UserError, match="other levels.*3000"):
+    with pytest.raises(UserError, match=r"other levels.*3000"):
         seen_by(backbone, torch.rand(1, 3, 64, 64), KnownFeatures((3000,), "", "", 0.1, 30, spread))
