@@ -27,8 +27,17 @@ PRESETS = {
 OTHERS = [name for name in EXPLAINERS if name != "mdm"]
 NAMES = [*PRESETS, *OTHERS]  # every line of the table, mdm by every preset
 ASKING = [name for name in NAMES if name in PRESETS or EXPLAINERS[name].asks]
+SIGNED = [name for name in ASKING if name in PRESETS or EXPLAINERS[name].signed]
 MASKED = list(PRESETS)
-SMALL = {"rise": {"samples": 40, "grid": 5}}
+SMALL: dict[str, dict[str, Any]] = {
+    "rise": {"samples": 40, "grid": 5},
+    "ig": {"samples": 6},
+    "smoothgrad": {"samples": 6},
+    "occlusion": {"windows": 4, "share": 0.4},
+    "lime": {"samples": 60, "grid": 5},
+    "kernelshap": {"samples": 60, "grid": 5},
+    "extremal": {"steps": 8, "areas": (0.2, 0.4)},
+}
 SPECIES = ("finch", "lark", "robin", "swift", "wren")
 
 

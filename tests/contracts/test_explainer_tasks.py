@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from contracts.explainer_subjects import ASKING, made
+from contracts.explainer_subjects import ASKING, SIGNED, made
 from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.explainer import Explainer
@@ -24,6 +24,7 @@ SQUARES = {"red": (4, 4), "green": (4, 28), "blue": (28, 28)}  # upper left corn
 OTHERS = ("paper", "similarity", "chefer", "legrad", "attnlrp")  # that need prototypes or attention
 WITHOUT_PAPER = [name for name in ASKING if name not in OTHERS]
 EVERY = ["paper", *WITHOUT_PAPER]
+WITH_SIGN = [name for name in WITHOUT_PAPER if name in SIGNED]
 
 Ending = Callable[[Tensor], Tensor]
 TO_ONE: dict[str, Ending] = {
@@ -99,7 +100,7 @@ def test_class_1_is_what_raises_the_one_output_and_class_0_what_lowers_it(name: 
     assert mark(name, model, 0, ill) == "green"
 
 
-@pytest.mark.parametrize("name", WITHOUT_PAPER)
+@pytest.mark.parametrize("name", WITH_SIGN)
 def test_also_where_the_other_class_is_predicted(name: str) -> None:
     model = Squares([30.0, -18.0, 0.0])
     assert mark(name, model, None, image()) == "red"
@@ -143,6 +144,7 @@ def test_each_label_has_a_map_of_its_own(name: str, ending: str) -> None:
     assert [item.facts["task"] for item in found] == ["multilabel"] * 3
 
 
+@pytest.mark.parametrize("name", ["paper", *WITH_SIGN])
 @pytest.mark.parametrize("ending", ["(N, 1)", "(N,)"])
 def test_a_value_is_explained_up_and_down(name: str, ending: str) -> None:
     model = Squares([30.0, -18.0, 0.0], ending=TO_ONE[ending])
@@ -153,7 +155,7 @@ def test_a_value_is_explained_up_and_down(name: str, ending: str) -> None:
         assert mark(name, model, "down", image(), task="regression") == "green"
 
 
-@pytest.mark.parametrize("name", WITHOUT_PAPER)
+@pytest.mark.parametrize("name", WITH_SIGN)
 def test_also_where_what_raises_a_value_and_what_lowers_it_cancel(name: str) -> None:
     model = Squares([20.0, -20.0, 0.0])
     assert model(image()).item() == pytest.approx(0, abs=1e-6)
@@ -225,12 +227,19 @@ def test_a_target_that_numbers_outputs_is_not_taken_for_a_class(name: str, task:
         mark(name, Squares(ONE), [ClassifierOutputTarget(0)], image(), task=task)
 
 
-@pytest.mark.parametrize("name", WITHOUT_PAPER)
+@pytest.mark.parametrize("name", WITH_SIGN)
 @pytest.mark.parametrize("ending", ["(N, 1)", "(N,)"])
 def test_functions_of_the_output_have_a_sign(name: str, ending: str) -> None:
     model = Squares(ONE, ending=TO_ONE[ending])
     assert mark(name, model, [lambda output: output.sum()], image()) == "red"
     assert mark(name, model, [lambda output: -output.sum()], image()) == "green"
+
+
+@pytest.mark.parametrize("name", [name for name in WITHOUT_PAPER if name not in SIGNED])
+def test_what_takes_magnitudes_has_one_map_for_both_signs(name: str) -> None:
+    by = explainer(name, Squares(ONE), task="regression")
+    up, down = (by.explain(image(), target)[0].raw for target in ("up", "down"))
+    assert torch.allclose(up, down)
 
 
 def test_what_was_found_is_said_once(name: str, caplog: pytest.LogCaptureFixture) -> None:

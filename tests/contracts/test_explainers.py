@@ -70,6 +70,10 @@ WITH_BACKWARD = (
     "chefer",
     "legrad",
     "attnlrp",
+    "fullgrad",
+    "ig",
+    "smoothgrad",
+    "extremal",
 )
 
 
@@ -198,6 +202,9 @@ def test_also_when_the_class_is_predicted(name: str, model: Net) -> None:
     before.assert_same(model)
 
 
+REPEATED = ("rise", "ig", "smoothgrad", "occlusion", "lime", "kernelshap", "extremal")  # ask more than once
+
+
 class Interrupting:
     """A hook that lets some images pass and then behaves like Ctrl-C."""
 
@@ -210,7 +217,7 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", [*PRESETS, *CAM_CLASSES, "rise"])  # those that ask more than once
+@pytest.mark.parametrize("name", [*PRESETS, *CAM_CLASSES, *REPEATED])
 @pytest.mark.parametrize("passes", [0, 1, 2, 3])
 def test_also_after_an_interruption_in_the_network(name: str, model: Net, passes: int) -> None:
     model.head.register_forward_hook(Interrupting(passes))
@@ -317,5 +324,5 @@ def test_lists_for_people() -> None:
         assert f"{name} ({entry.label}, {entry.cost}" in described()
         assert entry.installed
     assert not replace(EXPLAINERS["mdm"], package="no_such_package").installed
-    with pytest.raises(UserError, match="unknown method 'lime'; known: mdm, gradcam"):
-        explainer_entry("lime")
+    with pytest.raises(UserError, match="unknown method 'lemon'; known: mdm, gradcam"):
+        explainer_entry("lemon")

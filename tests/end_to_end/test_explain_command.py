@@ -167,7 +167,7 @@ MISTAKES = [
     ("saliency --model timm:resnet51:none IMAGE --out OUT", "resnet50"),
     ("saliency --model timm:test_resnet:none IMAGE --out OUT --target 1000", "has no class 1000"),
     ("saliency RUN IMAGE --out OUT --target 4", "its classes are 0 to 3"),
-    ("saliency RUN IMAGE --out OUT --method lime", "'mdm'"),
+    ("saliency RUN IMAGE --out OUT --method lemon", "'mdm'"),
     ("saliency RUN IMAGE --out OUT --preset slow", "'fast'"),
 ]
 

@@ -120,7 +120,7 @@ MISTAKES = [
     ("sanity RUN", "--out"),
     ("sanity RUN --out OUT --limit 0", "--limit is 0"),
     ("sanity RUN --out OUT --stages 0", "--stages is 0"),
-    ("sanity RUN --out OUT --methods lime", "unknown method 'lime'"),
+    ("sanity RUN --out OUT --methods lemon", "unknown method 'lemon'"),
     ("sanity timm:test_resnet:none --out OUT", "on which images?"),
 ]
 

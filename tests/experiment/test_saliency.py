@@ -133,8 +133,8 @@ def test_mistakes(network: Classifier, images: list[Path], tmp_path: Path) -> No
     ]:
         with pytest.raises(dp.UserError, match=message):
             Classifier.open(name)
-    with pytest.raises(dp.UserError, match="unknown method 'lime'; known: mdm, gradcam"):
-        saliency(network, images, method="lime")
+    with pytest.raises(dp.UserError, match="unknown method 'lemon'; known: mdm, gradcam"):
+        saliency(network, images, method="lemon")
     with pytest.raises(dp.UserError, match="unknown preset"):
         saliency(network, images, preset="slow")
 

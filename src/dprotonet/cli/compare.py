@@ -14,6 +14,8 @@ from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, AnyImages, Device, Json, RunOrTimm, Split, TaskName, images_of
 from dprotonet.errors import ComputationError, UserError
 from dprotonet.interpretation.explainers import described
+from dprotonet.metrics.judges import described as described_judges
+from dprotonet.metrics.judges import families
 
 if TYPE_CHECKING:
     from rich.table import Table as Drawn
@@ -30,6 +32,10 @@ _METHODS_HELP = (
     "prototype that counts most); file:FOLDER (maps of your own, NAME.npy for every image). Random, centre "
     "and fake are added as controls."
 )
+_JUDGES_HELP = (
+    f"Comma between further judges, or all: {described_judges()}. Columns are then grouped by what they "
+    "ask, and ‡ marks what a method optimises itself."
+)
 _ROOMY = 130  # columns of a terminal in which intervals have room
 
 
@@ -44,6 +50,7 @@ class CompareArguments:
     data: AnyImages = None
     split: Split = "test"
     methods: Annotated[str, tyro.conf.arg(help=_METHODS_HELP)] = "mdm,gradcam,gradcam++,scorecam,ablationcam"
+    judges: Annotated[str, tyro.conf.arg(help=_JUDGES_HELP)] = ""
     limit: int | None = None
     """So many images, drawn from the split; always the same ones (default: all)."""
     mosaic: bool = False
@@ -100,7 +107,8 @@ def main(words: list[str]) -> None:
         json.dump(content, sys.stdout, ensure_ascii=False, allow_nan=False)
         print()
     else:
-        _show(Table.of(results, comparison.protocol, network=classifier.name), content)
+        table = Table.of(results, comparison.protocol, network=classifier.name, methods=comparison.methods)
+        _show(table, content)
     _complain_of_idle(content)
 
 
@@ -110,9 +118,17 @@ def _check(arguments: CompareArguments) -> None:
         raise UserError(f"--limit is {arguments.limit}; it must be at least 1")
     if arguments.steps < 1:
         raise UserError(f"--steps is {arguments.steps}; it must be at least 1")
+    _families(arguments)
     for name in ("top", "keep"):
         if not 0 < getattr(arguments, name) < 1:
             raise UserError(f"--{name} is {getattr(arguments, name)}; it is a share, between 0 and 1")
+
+
+def _families(arguments: CompareArguments) -> tuple[str, ...]:
+    try:
+        return families([name.strip() for name in arguments.judges.split(",") if name.strip()])
+    except ValueError as error:
+        raise UserError(f"--judges: {error}") from None
 
 
 def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "ImageData") -> "Comparison":
@@ -137,6 +153,7 @@ def _comparison(arguments: CompareArguments, classifier: "Classifier", data: "Im
             top=arguments.top,
             asked=arguments.target if of_value else asked,
             of_value=of_value,
+            judges=_families(arguments),
         ),
         limit=None if arguments.mosaic else arguments.limit,
     )
@@ -174,15 +191,19 @@ def _show(table: "Table", content: dict[str, Any]) -> None:
 
     console = Console()
     console.print(escape(content["network"]), style="bold", soft_wrap=True)
-    placed = [measure for measure in table.measures if measure.name in PLACES]
-    faithful = [measure for measure in table.measures if measure.name not in PLACES]
-    console.print(_drawn(table, faithful, "faithfulness", roomy=console.width >= _ROOMY))
-    if placed:
-        console.print(_drawn(table, placed, "localisation", roomy=console.width >= _ROOMY))
+    for title, measures in (table.groups() or _usual(table)).items():
+        if measures:
+            console.print(_drawn(table, measures, title, roomy=console.width >= _ROOMY))
     console.print(_cost(table))
     console.print(escape(table.note()), style="dim")
     for kind, path in content["files"].items():
         console.print(f"{kind}: {path}", soft_wrap=True, markup=False, highlight=False)
+
+
+def _usual(table: "Table") -> "dict[str, list[Measure]]":
+    placed = [measure for measure in table.measures if measure.name in PLACES]
+    faithful = [measure for measure in table.measures if measure.name not in PLACES]
+    return {"faithfulness": faithful, "localisation": placed}
 
 
 def _drawn(table: "Table", measures: "Sequence[Measure]", title: str, *, roomy: bool) -> "Drawn":

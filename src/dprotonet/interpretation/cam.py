@@ -20,7 +20,7 @@ from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation, Passes
 from dprotonet.interpretation.borrowed import borrowed, differentiable
 from dprotonet.interpretation.contrast_node import ContrastNode
-from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
+from dprotonet.interpretation.explainer import Explainer, Question, maps_explained, unit_range_of_most
 from dprotonet.interpretation.first_guess import deepest
 from dprotonet.interpretation.layout import Layout
 from dprotonet.interpretation.masking_task import MaskingTask
@@ -37,7 +37,9 @@ CAM_CLASSES = {  # what the package calls them
     "hirescam": "HiResCAM",
     "xgradcam": "XGradCAM",
     "eigencam": "EigenCAM",
+    "fullgrad": "FullGrad",
 }
+_OF_ALL_LAYERS = ("fullgrad",)  # which finds its layers itself: all that have biases
 _WITHOUT_GRADIENT = ("scorecam", "ablationcam", "eigencam")
 
 
@@ -93,7 +95,8 @@ class CAM(Explainer):
                 maps, forward = self._maps(question, node, module, layout)
         passes = Passes(forward + question.before, int(self.method not in _WITHOUT_GRADIENT))
         asked = replace(question, node=node)
-        return maps_explained(asked, maps, passes=passes, facts={"preset": self.method})
+        heatmaps = unit_range_of_most(maps, 0.01 if self.method in _OF_ALL_LAYERS else 0.0)
+        return maps_explained(asked, maps, passes=passes, facts={"preset": self.method}, heatmaps=heatmaps)
 
     def _watched(self, node: Node) -> Watched:
         """A class at its logit, whatever its node watches; two of them; or what a target makes of them."""
@@ -141,7 +144,7 @@ class CAM(Explainer):
         classifier = _Classifier(self.network, None if isinstance(node, TargetNode) else node.outputs.scores)
         cam = _silent(CAM_CLASSES[self.method])(
             model=classifier,
-            target_layers=[module],
+            target_layers=[] if self.method in _OF_ALL_LAYERS else [module],
             reshape_transform=layout.channels_first if layout is not None and turned else None,
         )
         cam.batch_size = question.batch

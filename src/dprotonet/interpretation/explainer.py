@@ -201,6 +201,26 @@ def maps_explained(
     ]
 
 
+def signed_explained(
+    question: Question, raw: Tensor, *, passes: Passes, facts: Mapping[str, Any], outliers: float = 0.0
+) -> list[Explanation]:
+    """Raw maps (N, H, W) in which below 0 speaks against the node; the heatmap shows what speaks for it.
+
+    Where nothing does, it shows what speaks least against it. The hottest `outliers`, a share of the pixels,
+    are equally hot in it (`unit_range_of_most`).
+    """
+    speaks = (raw > 0).flatten(1).any(dim=1).view(-1, 1, 1)
+    heatmaps = unit_range_of_most(raw.clamp_min(0).where(speaks, raw), outliers)
+    return maps_explained(question, raw, passes=passes, facts=facts, heatmaps=heatmaps, sides=raw)
+
+
+def unit_range_of_most(maps: Tensor, outliers: float) -> Tensor:
+    """Maps (N, H, W) in [0, 1], a share of the hottest pixels all 1: grains would darken the rest."""
+    place = max(1, round((1 - outliers) * maps[0].numel()))
+    top = maps.flatten(1).kthvalue(place, dim=1).values.view(-1, 1, 1)
+    return unit_range(maps.minimum(top.where(top > maps.amin(dim=(1, 2), keepdim=True), torch.inf)))
+
+
 def _task_of(node: Node) -> dict[str, Any]:
     return {"task": node.outputs.kind} if isinstance(node, ClassNode) and node.outputs.kind else {}
 

@@ -38,6 +38,8 @@ class ExplainerEntry:
     package: str = ""
     slow: bool = False  # hundreds of passes: not to be asked for lightly
     asks: bool = True  # whether the map depends on the class that is asked for
+    optimises: tuple[str, ...] = ()  # of what it does to images: "keep black", as `asked` has it
+    signed: bool = True  # whether what lowers a value has another map than what raises it
 
     @property
     def shown(self) -> str:
@@ -71,6 +73,7 @@ class ExplainerEntry:
 
 _EVERY_CHANNEL = "a pass for every channel"
 _BLIND = ("eigencam",)  # those that look at the feature map alone
+_ABSOLUTE = ("fullgrad",)  # those that take magnitudes
 
 
 def _cam(method: str, label: str, cost: str, *needs: Need) -> ExplainerEntry:
@@ -85,6 +88,7 @@ def _cam(method: str, label: str, cost: str, *needs: Need) -> ExplainerEntry:
         package="pytorch_grad_cam",
         slow=cost == _EVERY_CHANNEL,
         asks=method not in _BLIND,
+        signed=method not in (*_BLIND, *_ABSOLUTE),
     )
 
 
@@ -92,7 +96,13 @@ _OF_PROTOTYPES = ("regions", "footprint", "similarity", "prototypes", "weight")
 
 EXPLAINERS: dict[str, ExplainerEntry] = {
     "mdm": ExplainerEntry(
-        "mdm:MDM", "MDM decoder", "44 passes", "probability", needs=("gradient",), takes=("preset",)
+        "mdm:MDM",
+        "MDM decoder",
+        "44 passes",
+        "probability",
+        needs=("gradient",),
+        takes=("preset",),
+        optimises=("keep black",),
     ),
     "gradcam": _cam("gradcam", "Grad-CAM", "1 pass", "gradient"),
     "gradcam++": _cam("gradcam++", "Grad-CAM++", "1 pass", "gradient"),
@@ -102,7 +112,31 @@ EXPLAINERS: dict[str, ExplainerEntry] = {
     "eigencam": _cam("eigencam", "Eigen-CAM", "1 pass"),
     "scorecam": _cam("scorecam", "Score-CAM", _EVERY_CHANNEL),
     "ablationcam": _cam("ablationcam", "Ablation-CAM", _EVERY_CHANNEL),
-    "rise": ExplainerEntry("rise:Rise", "RISE", "1000 passes", "probability", slow=True),
+    "fullgrad": _cam("fullgrad", "Full-Grad", "1 pass", "gradient"),
+    "ig": ExplainerEntry(
+        "gradients:IntegratedGradients", "Integrated Gradients", "50 passes", needs=("gradient",)
+    ),
+    "smoothgrad": ExplainerEntry(
+        "gradients:SmoothGrad", "SmoothGrad (Input × Gradient)", "25 passes", needs=("gradient",)
+    ),
+    "occlusion": ExplainerEntry(
+        "hidden_parts:Occlusion", "Occlusion", "170 passes", slow=True, optimises=("hide black",)
+    ),
+    "lime": ExplainerEntry("hidden_parts:Lime", "LIME", "300 passes", slow=True, optimises=("hide black",)),
+    "kernelshap": ExplainerEntry(
+        "hidden_parts:KernelShap", "Kernel-SHAP", "300 passes", slow=True, optimises=("hide black",)
+    ),
+    "extremal": ExplainerEntry(
+        "extremal:Extremal",
+        "Extremal perturbation",
+        "602 passes",
+        needs=("gradient",),
+        slow=True,
+        optimises=("keep black",),
+    ),
+    "rise": ExplainerEntry(
+        "rise:Rise", "RISE", "1000 passes", "probability", slow=True, optimises=("keep black",)
+    ),
     "rollout": ExplainerEntry(
         "attention:Rollout", "Attention rollout", "1 pass", needs=("gradient", "attention"), asks=False
     ),
@@ -139,4 +173,5 @@ def _told(entry: ExplainerEntry) -> str:
     only = {"prototypes": ", prototype networks only", "attention": ", transformers only"}
     own = "".join(only.get(need, "") for need in entry.needs)
     alike = "" if entry.asks else ", the same for every class"
-    return f"{entry.label}, {entry.cost}{own}{alike}"
+    blind = ", blind to signs" if entry.asks and not entry.signed else ""
+    return f"{entry.label}, {entry.cost}{own}{alike}{blind}"

@@ -8,6 +8,7 @@ than a blank one, -1. Where `differs` is true as well, it may have as much and s
 
 import logging
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -63,3 +64,17 @@ class KeptActivation:
             return (activation - self.blank[rows]).squeeze(1) * self.scale[rows]
         missing = (activation - self.wanted[rows]).square().sum(dim=1)
         return (1 - missing * self.scale[rows]).where(self.scale[rows] > 0, 0.0)
+
+
+class NodeScore:
+    """A number as it is; a vector as the share of it that is kept, for two passes more."""
+
+    def __init__(self, task: MaskingTask) -> None:
+        self._task = task
+
+    @cached_property
+    def _kept(self) -> KeptActivation:
+        return KeptActivation.of(self._task)
+
+    def __call__(self, activation: Tensor, rows: Tensor) -> Tensor:
+        return activation.squeeze(1) if activation.shape[1] == 1 else self._kept(activation, rows)

@@ -7,7 +7,6 @@ forward pass for every mask and image. The noise of the map falls with the root 
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from dprotonet.errors import UserError
 from dprotonet.interpretation.base import Explanation
 from dprotonet.interpretation.borrowed import borrowed
 from dprotonet.interpretation.explainer import Explainer, Question, maps_explained
-from dprotonet.interpretation.kept_activation import KeptActivation
+from dprotonet.interpretation.kept_activation import NodeScore
 from dprotonet.interpretation.masking_task import MaskingTask
 from dprotonet.interpretation.masks import windows
 from dprotonet.interpretation.outputs import GivenTask, Model
@@ -69,7 +68,7 @@ class Rise(Explainer):
 
     def _raw(self, task: MaskingTask) -> tuple[Tensor, Tensor]:
         """Σ score · mask / (samples · keep), (N, H, W), and which images are alike under all masks, (N,)."""
-        score, scores = _Score(task), []
+        score, scores = NodeScore(task), []
         # In double: a map's differences are small beside its mean, and must not depend on the batch. On the
         # CPU, where the masks are drawn: not every device has double precision (MPS has none).
         total = torch.zeros(task.count, task.size[0] * task.size[1], dtype=torch.float64)
@@ -81,20 +80,6 @@ class Rise(Explainer):
 
     def _settings(self) -> dict[str, int | float]:
         return {"samples": self.samples, "grid": self.grid, "keep": self.keep, "seed": self.seed}
-
-
-class _Score:
-    """A number as it is; a vector as the share of it that is kept, for two passes more."""
-
-    def __init__(self, task: MaskingTask) -> None:
-        self._task = task
-
-    @cached_property
-    def _kept(self) -> KeptActivation:
-        return KeptActivation.of(self._task)
-
-    def __call__(self, activation: Tensor, rows: Tensor) -> Tensor:
-        return activation.squeeze(1) if activation.shape[1] == 1 else self._kept(activation, rows)
 
 
 def random_masks(count: int, size: tuple[int, ...], *, grid: int, keep: float, seed: int) -> Iterator[Tensor]:

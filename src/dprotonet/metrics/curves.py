@@ -89,6 +89,15 @@ def insertion_curves(
     return _curves(score, _blurred(images, _blank(images, protocol, fill), protocol), images, maps, protocol)
 
 
+def curves_between(
+    score: Score, start: Tensor, end: Tensor, maps: Tensor, *, protocol: RiseProtocol
+) -> Tensor:
+    """Probability while the hottest pixels of `start` become those of `end` (N, S + 1)."""
+    check_pair(start, maps)
+    check_pair(end, maps)
+    return _curves(score, start, end, maps, protocol)
+
+
 def area_under(curves: Tensor) -> Tensor:
     """Trapezoids over a unit interval (N,), so that a constant curve has its own value; curves (N, S + 1)."""
     if curves.ndim != 2 or curves.shape[1] < 2:

@@ -23,18 +23,11 @@ from dprotonet.metrics.faithfulness import (
     explained_images,
     insertion_curves,
 )
+from dprotonet.metrics.judges import Measure, columns
 from dprotonet.metrics.localization import SHARES, Overlap, energy_share, overlap, pointing, sweep, top_share
 from dprotonet.metrics.space import blank
 
 OVERLAPS = ("DICE", "IOU", "PPV", "sensitivity")
-
-
-class Measure(NamedTuple):
-    """A column: what it is called, which way is better, and how it is written."""
-
-    name: str
-    higher: bool
-    digits: int
 
 
 PREDICTED = "predicted"
@@ -63,6 +56,7 @@ class Protocol:
     top: float = 0.2
     asked: str = PREDICTED
     of_value: bool = False  # the score is no probability but a value, such as that of a regression
+    judges: tuple[str, ...] = ()  # families of further measures (`judges.FAMILIES`), which others compute
 
     def __post_init__(self) -> None:
         for name, share in (("keep", self.keep), ("top", self.top)):
@@ -80,6 +74,7 @@ class Protocol:
             "DICE, IOU, PPV, sensitivity": f"top {100 * self.top:.10g} % of the pixels",
             "class": self.asked,
             **({"measured": OF_VALUE} if self.of_value else {}),
+            **({"judges": ", ".join(self.judges)} if self.judges else {}),
         }
 
     @property
@@ -98,7 +93,8 @@ class Protocol:
             Measure(f"AI{self._percent}", True, 1),
         )
         placed = (*OVERLAPS, "energy", "pointing", "part")
-        return (*curves, *(() if self.of_value else drops), *(Measure(name, True, 3) for name in placed))
+        usual = (*curves, *(() if self.of_value else drops), *(Measure(name, True, 3) for name in placed))
+        return (*usual, *columns(self.judges))
 
 
 class Explained(NamedTuple):
@@ -141,7 +137,7 @@ def measured(
     `black` is what black pixels are in the space of the images, for a protocol in the space of pixels.
     """
     fill = black if protocol.rise.space == "pixels" else None
-    score = _relative(score, images, protocol, fill) if protocol.of_value else score
+    score = relative_score(score, images, protocol, fill) if protocol.of_value else score
     deletion = deletion_curves(score, images, maps.raw, protocol=protocol.rise, fill=fill)
     insertion = insertion_curves(score, images, maps.raw, protocol=protocol.rise, fill=fill)
     values = {
@@ -170,7 +166,7 @@ def _drops(
     }
 
 
-def _relative(score: Score, images: Tensor, protocol: Protocol, fill: Tensor | None) -> Score:
+def relative_score(score: Score, images: Tensor, protocol: Protocol, fill: Tensor | None) -> Score:
     """The score as `Protocol.of_value` says; NaN for an image whose value is that of a blank one."""
     hidden = _scored(score, blank(images, fill), protocol)
     gap = (_scored(score, images, protocol) - hidden).abs()

@@ -23,7 +23,7 @@ SHOWN = 8  # images of the grid
 def save_comparison(comparison: Comparison, results: Results) -> dict[str, Any]:
     """Write everything; what table.json says, with the paths."""
     folder, network = comparison.folder, comparison.classifier.name
-    table = Table.of(results, comparison.protocol, network=network)
+    table = Table.of(results, comparison.protocol, network=network, methods=comparison.methods)
     write_text(folder / "table.csv", table.csv())
     write_text(folder / "table.md", table.markdown())
     write_text(folder / "table.tex", table.latex())

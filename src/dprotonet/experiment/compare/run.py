@@ -7,6 +7,7 @@ image, or an image that cannot be read, is reported and the rest goes on; asked 
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData, Sample
 from dprotonet.errors import UserError
+from dprotonet.experiment.compare.judging import Judges, Question
 from dprotonet.experiment.compare.method import Case, Method, MethodMaps
 from dprotonet.experiment.compare.store import Record, Store
 from dprotonet.experiment.trained.classifier import Classifier
@@ -73,6 +75,10 @@ class Comparison:
             return sorted(self.chosen)
         drawn = torch.randperm(len(self.data), generator=torch.Generator().manual_seed(0))
         return sorted(drawn[: self.limit].tolist())
+
+    @cached_property
+    def _judges(self) -> Judges:
+        return Judges(self.classifier, self.data, self.protocol, self.indices)
 
     def plan(self) -> dict[str, Any]:
         """What makes the numbers, but for the methods and the choice of images."""
@@ -157,16 +163,13 @@ class Comparison:
         check_found(found, case)
         device = case.inputs.device
         maps = Explained(found.raw.to(device).unsqueeze(0), found.heatmap.to(device).unsqueeze(0))
-        result = measured(
-            _score(self.classifier, case),
-            case.inputs,
-            maps,
-            _truth(case.sample, device),
-            protocol=self.protocol,
-            black=self.classifier.normalise(torch.zeros_like(case.sample.image)[None, :, :1, :1]).to(device),
-        )
+        score, truth = _score(self.classifier, case), _truth(case.sample, device)
+        black = self.classifier.normalise(torch.zeros_like(case.sample.image)[None, :, :1, :1]).to(device)
+        result = measured(score, case.inputs, maps, truth, protocol=self.protocol, black=black)
+        fill = black if self.protocol.rise.space == "pixels" else None
+        judged = self._judges.values(Question(method, case, score, maps, truth, fill))
         return Record(
-            values={name: float(values[0]) for name, values in result.values.items()},
+            values={name: float(values[0]) for name, values in result.values.items()} | judged,
             deletion=result.deletion[0].cpu(),
             insertion=result.insertion[0].cpu(),
             overlaps={name: values[0].cpu() for name, values in result.overlaps.items()},

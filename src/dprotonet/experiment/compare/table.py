@@ -7,7 +7,7 @@ the best, and columns that nobody has a value for are left out.
 import csv
 import io
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 from statistics import median
 from typing import Any
@@ -15,18 +15,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dprotonet.experiment.compare.method import CONTROLS
+from dprotonet.experiment.compare.judging import optimised
+from dprotonet.experiment.compare.method import CONTROLS, Method
 from dprotonet.experiment.compare.run import Results
 from dprotonet.experiment.compare.store import Record
 from dprotonet.metrics.comparison import Interval, mean_interval, paired_bootstrap
+from dprotonet.metrics.judges import GROUPS, asks
 from dprotonet.metrics.measures import Measure, Protocol
 
 ARROWS = {True: "↑", False: "↓"}
+OWN = "‡"  # behind a number: the method optimises what the column measures
 FEWEST = 10  # images that a difference must rest on to be called sure
 BACKSLASH = "\\"
 _LATEX = {letter: BACKSLASH + letter for letter in "_%&#${}"}
 _LATEX |= {BACKSLASH: r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-_LATEX |= {"±": r"$\pm$", "–": "--"}
+_LATEX |= {"±": r"$\pm$", "–": "--", OWN: r"$^\ddagger$"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,8 @@ class Table:
     measures: tuple[Measure, ...]
     best: Mapping[str, str]  # measure to method, where every paired difference excludes zero
     facts: Mapping[str, Any]
+    optimised: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # method to measures; with judges
+    judged: bool = False  # there are judges beyond the usual measures: columns are grouped by what they ask
 
     @classmethod
     def of(
@@ -58,8 +63,12 @@ class Table:
         network: str | None = None,
         measures: Sequence[Measure] | None = None,
         controls: Collection[str] = CONTROLS,
+        methods: Sequence[Method] = (),
     ) -> "Table":
-        """`measures` are the columns, by default those that have values; `controls` are never the best."""
+        """`measures` are the columns, by default those that have values; `controls` are never the best.
+
+        Of `methods` the table says, where there are judges, which measures they optimise themselves.
+        """
         columns = {name: _columns(kept, protocol) for name, kept in results.records.items()}
         known = [measure for measure in protocol.measures if _has_values(measure, columns)]
         known = known if measures is None else list(measures)
@@ -77,13 +86,21 @@ class Table:
         flat = {name: sum(record.flat for record in kept.values()) for name, kept in results.records.items()}
         if any(flat.values()):
             facts["flat maps"] = ", ".join(f"{name} {count}" for name, count in flat.items() if count)
-        return cls(tuple(rows), tuple(known), sure, facts)
+        made_for = {method.name: optimised(method, known) for method in methods if protocol.judges}
+        made_for = {name: names for name, names in made_for.items() if names}
+        return cls(tuple(rows), tuple(known), sure, facts, made_for, bool(protocol.judges))
+
+    def groups(self) -> dict[str, list[Measure]]:
+        """Columns by what they ask; none unless there are judges."""
+        found = {group: [m for m in self.measures if asks(m.name) == group] for group in GROUPS}
+        return {group: measures for group, measures in found.items() if measures} if self.judged else {}
 
     def summary(self) -> dict[str, Any]:
         """Everything as plain numbers; None where a value is undefined."""
         return {
             "protocol": dict(self.facts),
             "surely best": dict(self.best),
+            **self._judged_summary(),
             "rows": [
                 {
                     "method": row.method,
@@ -97,48 +114,75 @@ class Table:
             ],
         }
 
+    def _judged_summary(self) -> dict[str, Any]:
+        if not self.judged:
+            return {}
+        asked = {group: [measure.name for measure in found] for group, found in self.groups().items()}
+        return {"asks": asked, "optimises": {name: list(found) for name, found in self.optimised.items()}}
+
     def csv(self) -> str:
         """One line a method: mean, low and high of every measure, the cost, and the protocol."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         parts = ("", " low", " high")
         heads = [f"{measure.name}{part}" for measure in self.measures for part in parts]
-        writer.writerow(["method", "images", *heads, "seconds", "forward", "backward", "protocol"])
+        more = ["optimises"] if self.judged else []
+        writer.writerow(["method", "images", *heads, "seconds", "forward", "backward", "protocol", *more])
         for row in self.rows:
             cells = [value for measure in self.measures for value in row.cells[measure.name]]
             written = ["" if value != value else f"{value:.6g}" for value in cells]
             seconds = "" if isnan(row.seconds) else f"{row.seconds:.4g}"
-            writer.writerow([row.method, row.images, *written, seconds, *row.passes, self.protocol()])
+            made_for = ["; ".join(self.optimised.get(row.method, ()))] if self.judged else []
+            line = [row.method, row.images, *written, seconds, *row.passes, self.protocol(), *made_for]
+            writer.writerow(line)
         return text.getvalue()
 
     def markdown(self) -> str:
-        """For a README or a pull request."""
-        heads = ["method", *(f"{m.name} {ARROWS[m.higher]}" for m in self.measures), "seconds", "F / B"]
+        """For a README or a pull request; with judges a table for each question."""
+        groups = self.groups()
+        if not groups:
+            return self._markdown(self.measures) + "\n" + self.note() + "\n"
+        tables = (f"**{group}**\n\n{self._markdown(found)}" for group, found in groups.items())
+        return "\n".join(tables) + "\n" + self.note() + "\n"
+
+    def _markdown(self, measures: Sequence[Measure]) -> str:
+        heads = ["method", *(f"{m.name} {ARROWS[m.higher]}" for m in measures), "seconds", "F / B"]
         lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         for row in self.rows:
-            name, *cells = self._line(row, "**{}**", "{} ± {}")
+            name, *cells = self._line(row, measures, "**{}**", "{} ± {}")
             lines.append(f"| {' | '.join([name.replace('|', BACKSLASH + '|'), *cells])} |")
-        return "\n".join(lines) + "\n\n" + self.note() + "\n"
+        return "\n".join(lines) + "\n"
 
     def latex(self) -> str:
-        """A tabular that needs the package booktabs."""
+        """A tabular that needs the package booktabs; with judges one for each question."""
+        groups = self.groups() or {"": list(self.measures)}
+        tables = [self._latex(group, measures) for group, measures in groups.items()]
+        note = rf"\par\smallskip{{\footnotesize {escaped(self.note())}\par}}"
+        return "\n".join([*tables, note]) + "\n"
+
+    def _latex(self, title: str, measures: Sequence[Measure]) -> str:
         arrows = {True: r"$\uparrow$", False: r"$\downarrow$"}
-        heads = ["method", *(f"{m.name} {arrows[m.higher]}" for m in self.measures), "seconds", "F / B"]
-        lines = [r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}", r"\toprule"]
+        heads = ["method", *(f"{m.name} {arrows[m.higher]}" for m in measures), "seconds", "F / B"]
+        lines = [rf"\par\smallskip {escaped(title)}\par"] if title else []
+        lines += [r"\begin{tabular}{l" + "r" * (len(heads) - 1) + "}", r"\toprule"]
         lines += [" & ".join(heads) + r" \\", r"\midrule"]
         for row in self.rows:
-            cells = self._line(row, r"\textbf{{{}}}", "{} $\\pm$ {}")
-            lines.append(" & ".join([escaped(cells[0]), *cells[1:]]) + r" \\")
-        note = rf"\par\smallskip{{\footnotesize {escaped(self.note())}\par}}"
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", note]) + "\n"
+            cells = self._line(row, measures, r"\textbf{{{}}}", "{} $\\pm$ {}")
+            lines.append(" & ".join([escaped(cells[0]), *map(_marked, cells[1:])]) + r" \\")
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
     def note(self) -> str:
         """What stands under a table: how to read it, and the protocol."""
         return (
             "Mean ± half of the 95 % bootstrap interval; bold where the paired difference to every other "
             f"method (controls aside) excludes zero, on {FEWEST} images at least. Seconds: median an image. "
-            f"{self.protocol()}."
+            f"{self.protocol()}.{self._made_for()}"
         )
+
+    def _made_for(self) -> str:
+        """Which columns are no judge of which method."""
+        said = "; ".join(f"{name}: {', '.join(found)}" for name, found in self.optimised.items())
+        return f" {OWN}: the method optimises this itself ({said})." if said else ""
 
     def protocol(self) -> str:
         """How the numbers came about, in one line."""
@@ -155,16 +199,17 @@ class Table:
         if cell.mean != cell.mean:
             return "–"
         mean = f"{cell.mean:.{measure.digits}f}"
+        own = OWN if measure.name in self.optimised.get(row.method, ()) else ""
         if cell.low != cell.low:
-            return mean
-        return pattern.format(mean, f"{(cell.high - cell.low) / 2:.{measure.digits}f}")
+            return mean + own
+        return pattern.format(mean, f"{(cell.high - cell.low) / 2:.{measure.digits}f}") + own
 
     def is_best(self, row: Row, measure: Measure) -> bool:
         return self.best.get(measure.name) == row.method
 
-    def _line(self, row: Row, bold: str, pattern: str) -> list[str]:
+    def _line(self, row: Row, measures: Sequence[Measure], bold: str, pattern: str) -> list[str]:
         cells = []
-        for measure in self.measures:
+        for measure in measures:
             text = self.written(row, measure, pattern)
             cells.append(bold.format(text) if self.is_best(row, measure) else text)
         seconds = "–" if isnan(row.seconds) else f"{row.seconds:.2f}"
@@ -227,6 +272,10 @@ def _surely_best(aligned: Mapping[str, Mapping[str, Tensor]], measure: Measure) 
 def plain(cell: Interval) -> dict[str, float | None]:
     """As JSON has it: None where a value is undefined."""
     return {key: None if value != value else value for key, value in cell._asdict().items()}
+
+
+def _marked(cell: str) -> str:
+    return cell.replace(OWN, _LATEX[OWN])
 
 
 def escaped(text: str) -> str:
