@@ -52,7 +52,7 @@ def comparison(arguments: argparse.Namespace, *, few: bool) -> Comparison:
     classifier = Classifier.open(arguments.network)
     data = data_of(arguments.network, arguments.data, classifier)
     own = () if arguments.network.startswith("timm:") else ("similarity",)
-    names = [name for name in QUICK if name in own or "prototypes" not in _needs(name)]
+    names = [name for name in QUICK if name in own or not {"prototypes", "attention"} & set(_needs(name))]
     names += [name for name, entry in EXPLAINERS.items() if few and entry.slow]
     names = [name for name in names if name not in LEFT_OUT]
     protocol = Protocol(RiseProtocol(steps=STEPS), judges=tuple(FAMILIES))

@@ -26,6 +26,7 @@ WITHOUT_RESULTS = {
     ("how-long.md", "Predicting"): ELSEWHERE,
     ("how-long.md", "Explaining"): ELSEWHERE,
     ("metrics.md", "Prototypes"): SETTING,
+    ("metrics.md", "Further judges"): SETTING,
     ("results.md", "Choices that saw test data"): SEEN,
     ("rivals.md", "The networks DProtoNet is compared with"): SETTING,
 }

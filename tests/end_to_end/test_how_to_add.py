@@ -93,8 +93,8 @@ from dprotonet.cli.main import main
 photos, out, image, settings = sys.argv[1:]
 for line in (
     f"train --data named:{photos} --network cosine-protopnet --out {out}/run {settings}",
-    f"saliency {out}/run {image} --method occlusion --out {out}/maps",
-    f"compare {out}/run --methods occlusion --limit 2 --steps 2 --out {out}/compared",
+    f"saliency {out}/run {image} --method hiding --out {out}/maps",
+    f"compare {out}/run --methods hiding --limit 2 --steps 2 --out {out}/compared",
     f"report {out}/run --compare {out}/compared --heatmaps stored --out {out}/page.html",
 ):
     assert main(line.split()) == 0, line
@@ -109,14 +109,14 @@ print("served:", json.dumps({name: entry.shown for name, entry in served.items()
 def test_the_commands_have_what_was_added(sources: Path, photos: Path, tmp_path: Path) -> None:
     image = next(photos.iterdir())
     said = python(sources, "-c", COMMANDS, str(photos), str(tmp_path), str(image), TRAIN)
-    assert json.loads(said.rpartition("served:")[2])["occlusion"] == "Occlusion"
+    assert json.loads(said.rpartition("served:")[2])["hiding"] == "Hiding"
     (found,) = (tmp_path / "maps").rglob("explanation.json")
     explanation = json.loads(found.read_text(encoding="utf-8"))
-    assert explanation["method"] == "occlusion"
+    assert explanation["method"] == "hiding"
     assert explanation["passes"] == {"forward": 64, "backward": 0}
     assert explanation["class_name"] in SPECIES
     compared = json.loads((tmp_path / "compared" / "table.json").read_text(encoding="utf-8"))
-    measures = next(row for row in compared["rows"] if row["method"] == "occlusion")["measures"]
+    measures = next(row for row in compared["rows"] if row["method"] == "hiding")["measures"]
     assert 0 < measures["hot area"]["mean"] < 1
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "This model is a cosine-protopnet." in page
@@ -133,11 +133,11 @@ main(["saliency", "--help"])
 
 
 def test_help_lists_the_explainer_and_does_not_wait_for_torch(sources: Path) -> None:
-    assert "occlusion (Occlusion, 64 passes)" in " ".join(python(sources, "-c", HELP).split())
+    assert "hiding (Hiding, 64 passes)" in " ".join(python(sources, "-c", HELP).split())
 
 
 def test_the_contract_of_explainers_runs_over_it(sources: Path) -> None:
-    words = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", "occlusion"]
+    words = ["-m", "pytest", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-k", "hiding"]
     suites = [
         str(ROOT / "tests" / "contracts" / f"test_{name}.py") for name in ("explainers", "explainer_targets")
     ]

@@ -16,7 +16,7 @@ from dprotonet.metrics.space import blank
 
 @torch.no_grad()
 def saco(
-    score: Score, images: Tensor, maps: Tensor, heatmaps: Tensor, *, groups: int = 10, batch: int = 64
+    score: Score, images: Tensor, maps: Tensor, heatmaps: Tensor, *, groups: int = 10, batch: int = 16
 ) -> Tensor:
     """Salience-guided faithfulness coefficient (Wu et al., CVPR 2024), in [-1, 1], (N,): higher is better.
 
@@ -49,7 +49,7 @@ def infidelity(
     draws: int = 25,
     share: float = 0.25,
     seed: int = 0,
-    batch: int = 64,
+    batch: int = 16,
 ) -> Tensor:
     """Mean square of (β · heat on what is hidden − what the class loses) (N,): lower is better.
 

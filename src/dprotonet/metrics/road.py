@@ -35,7 +35,7 @@ class RoadProtocol:
     noise: float = 0.01
     seed: int = 0
     tolerance: float = 1e-4
-    batch: int = 64
+    batch: int = 16
 
     def __post_init__(self) -> None:
         if not self.shares or not all(0 < share < 1 for share in self.shares):
