@@ -248,8 +248,8 @@ def test_max_sensitivity_is_that_of_captum_for_the_same_disturbances() -> None:
     def disturbed(given: Tensor, _radius: float) -> Tensor:
         return alone_of(given) + torch.stack(drawn)
 
-    def explained(given: Tensor) -> Tensor:
-        return torch.cat([gradient_maps(image.unsqueeze(0)) for image in alone_of(given)]).unsqueeze(1)
+    def explained(given: Tensor) -> tuple[Tensor]:
+        return (torch.cat([gradient_maps(image.unsqueeze(0)) for image in alone_of(given)]).unsqueeze(1),)
 
     expected = metrics.sensitivity_max(
         explained, IMAGES[:1], perturb_func=disturbed, n_perturb_samples=4, perturb_radius=0.05
