@@ -5,7 +5,7 @@
 
 Images of an odd number, evenly spread: `--images` of them for what is quick, `--few` of these for all. What
 was measured lies in `--kept`, so a stopped measurement goes on; `--write` makes the JSON of what is there.
-docs/judge_tables.py draws the page of docs/results/judges-*.json.
+docs/judge_tables.py draws its tables: ranks, agreement of judges, means.
 """
 
 import argparse
