@@ -4,8 +4,8 @@
     python docs/judge_tables.py imagenet.json
 
 A rank is that of the mean over images, controls among the ranked, equals sharing the mean of their places.
-The mean rank is over questions, each counting the same however many columns it has, without the columns that a
-method optimises itself. Agreement of two judges is Spearman's coefficient of the methods' means, controls
+The mean rank is over questions, each counting the same however many columns it has, without the columns that
+a method optimises itself. Agreement of two judges is Spearman's coefficient of the methods' means, controls
 left out: with them any two judges that notice nonsense would agree.
 """
 
