@@ -14,6 +14,7 @@ explained is on stdout as JSON.
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
@@ -26,7 +27,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from decoder import Maps, Subject, columns, imagenet, mean, named_preset, table
+from decoder import Maps, Subject, columns, imagenet, named_preset, table
+from decoder_before_results import BEFORE, all_together, columns_of, compared, row_of
 from subjects import predicted, probe, samples, spread, stacked
 from torch import Tensor
 
@@ -36,7 +38,6 @@ from dprotonet.experiment.build.data import build_splits
 from dprotonet.files import whole
 from dprotonet.interpretation.folding import Pair, folded, seen_pairs
 from dprotonet.interpretation.mdm import MDM
-from dprotonet.metrics.comparison import paired_bootstrap
 
 LITE0 = "timm:tf_efficientnet_lite0:packaged"
 CAMS = {
@@ -47,9 +48,7 @@ CAMS = {
     "xgradcam": "XGradCAM",
     "eigencam": "EigenCAM",
 }
-BEFORE = "before"  # the other checkout's `fast`
 ROAD = [20, 40, 60, 80]
-FALLS = ("deletion", "AD", "AD50")
 WORKER = Path(__file__).with_name("decoder_before_worker.py")
 
 
@@ -199,7 +198,8 @@ def one_image(
 ) -> None:
     """Everything about one image: what is not kept yet is made, method by method."""
     here, former = only(subject, row), options.keep / name / BEFORE / f"{row:04d}.npy"
-    for method in methods_on(name, options):
+    with_cams = asked_of_cams(name, row, options)
+    for method in methods_on(with_cams, options):
         path = kept_result(name, method, row, options)
         if path.exists():
             continue
@@ -207,9 +207,7 @@ def one_image(
             found = other()(here.images, int(here.labels[0]))
         else:
             found = cam(here, method) if method in CAMS else ours(here, method)
-        result = judged(
-            here, found, with_road=name == "imagenet" and method != BEFORE and row % options.road_every == 0
-        )
+        result = judged(here, found, with_road=with_cams and options.road)
         path.parent.mkdir(parents=True, exist_ok=True)
         if method == BEFORE:
             np.save(former, found.raw.numpy())
@@ -220,9 +218,13 @@ def one_image(
             temporary.write_text(json.dumps(result), encoding="utf-8")
 
 
-def methods_on(name: str, options: argparse.Namespace) -> tuple[str, ...]:
-    """The CAMs are asked about ImageNet only."""
-    return (BEFORE, *options.methods, *(CAMS if name == "imagenet" else ()))
+def asked_of_cams(name: str, row: int, options: argparse.Namespace) -> bool:
+    """The CAMs, and ROAD, which is slow, are asked about some images of ImageNet only."""
+    return name == "imagenet" and row % options.cams_every == 0
+
+
+def methods_on(with_cams: bool, options: argparse.Namespace) -> tuple[str, ...]:
+    return (BEFORE, *options.methods, *(CAMS if with_cams else ()))
 
 
 def kept_result(name: str, method: str, row: int, options: argparse.Namespace) -> Path:
@@ -235,23 +237,27 @@ def done(name: str, options: argparse.Namespace) -> list[int]:
     return [
         row
         for row in range(options.count)
-        if all(kept_result(name, method, row, options).exists() for method in methods_on(name, options))
+        if all(
+            kept_result(name, method, row, options).exists()
+            for method in methods_on(asked_of_cams(name, row, options), options)
+        )
     ]
 
 
-def gathered(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Of one data set: means, differences to the other checkout and to the CAMs, cost."""
-    rows = done(name, options)
+def gathered(name: str, options: argparse.Namespace, *, with_cams: bool = False) -> dict[str, Any]:
+    """Of one data set, or of its images with CAMs: means, differences to other checkout and CAMs, cost."""
+    rows = [row for row in done(name, options) if not with_cams or asked_of_cams(name, row, options)]
     kept = {
         method: [
             json.loads(kept_result(name, method, row, options).read_text(encoding="utf-8")) for row in rows
         ]
-        for method in methods_on(name, options)
+        for method in methods_on(with_cams, options)
     }
-    values = {method: _columns(items) for method, items in kept.items()}
+    some = () if with_cams and options.road else ("ROAD",)  # what only images with CAMs have
+    values = {method: columns_of(items, without=some) for method, items in kept.items()}
     return {
         "images": len(rows),
-        "rows": {method: _row(kept[method], values[method], kept[BEFORE]) for method in kept},
+        "rows": {method: row_of(kept[method], values[method], kept[BEFORE]) for method in kept},
         "values": {
             method: {
                 key: [round(one, 6) if one == one else None for one in column.tolist()]
@@ -260,75 +266,6 @@ def gathered(name: str, options: argparse.Namespace) -> dict[str, Any]:
             for method, found in values.items()
         },
         **compared(values, options.methods),
-    }
-
-
-def compared(values: Mapping[str, Mapping[str, Tensor]], methods: list[str]) -> dict[str, Any]:
-    """Ours minus before, ours minus a CAM; above zero is better for us in every column."""
-    return {
-        "compared": {
-            f"{ours} vs {rival}": {
-                column: paired_bootstrap(
-                    *(_signed(column, item[column]) for item in (values[ours], values[rival]))
-                )._asdict()
-                for column in values[ours]
-                if column in values[rival]
-            }
-            for ours in methods
-            for rival in values
-            if rival not in methods
-        }
-    }
-
-
-def _signed(column: str, values: Tensor) -> Tensor:
-    return -values if column in FALLS else values
-
-
-def _columns(items: list[dict[str, Any]]) -> dict[str, Tensor]:
-    names = dict.fromkeys(name for item in items for name in item["values"])
-    return {name: torch.tensor([item["values"].get(name, torch.nan) for item in items]) for name in names}
-
-
-def _row(
-    items: list[dict[str, Any]], values: Mapping[str, Tensor], before: list[dict[str, Any]]
-) -> dict[str, Any]:
-    seconds = sum(item["seconds"] for item in items)
-    passes = torch.tensor([item["passes"] for item in items], dtype=torch.double).mean(dim=0)
-    correlations = [item["rank correlation"] for item in items if "rank correlation" in item]
-    return {
-        "mean": {name: mean(column) for name, column in values.items()},
-        "seconds": seconds / len(items),
-        "of before": seconds / sum(item["seconds"] for item in before),
-        "passes": [round(number) for number in passes.tolist()],
-        **({"rank correlation": float(np.mean(correlations))} if correlations else {}),
-    }
-
-
-def all_together(found: Mapping[str, dict[str, Any]], methods: list[str]) -> dict[str, Any]:
-    """The columns that every data set has, over all their images."""
-    shared: dict[str, dict[str, Tensor]] = {}
-    for method in (BEFORE, *methods):
-        names = set.intersection(*(set(item["values"][method]) for item in found.values()))
-        order = [name for name in next(iter(found.values()))["values"][method] if name in names]
-        shared[method] = {
-            name: torch.tensor(
-                [
-                    torch.nan if one is None else one
-                    for item in found.values()
-                    for one in item["values"][method][name]
-                ]
-            )
-            for name in order
-        }
-    rows = {
-        method: {"mean": {name: mean(column) for name, column in item.items()}}
-        for method, item in shared.items()
-    }
-    return {
-        "images": sum(item["images"] for item in found.values()),
-        "rows": rows,
-        **compared(shared, methods),
     }
 
 
@@ -368,7 +305,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--part", choices=("tune", "held"), default="held")
     parser.add_argument("--count", type=int, default=34, help="images of each data set")
     parser.add_argument("--methods", nargs="+", default=["fast", "instant"])
-    parser.add_argument("--road-every", type=int, default=1, help="ROAD on one of so many images: it is slow")
+    parser.add_argument("--cams-every", type=int, default=1, help="CAMs and ROAD on one of so many images")
+    parser.add_argument("--no-road", dest="road", action="store_false", help="without ROAD, which is slow")
+    parser.add_argument("--first", type=int, default=0, help="go on from this image of each data set")
     parser.add_argument(
         "--keep", type=Path, required=True, help="folder in which results are kept and found again"
     )
@@ -381,11 +320,13 @@ def explain(sets: Mapping[str, Callable[[], Subject]], options: argparse.Namespa
     start = time.process_time()
     others = {
         name: cache(
-            lambda name=name: Other(options.before, sets[name]().model, options.keep / name / "other")
+            lambda name=name: Other(
+                options.before, sets[name]().model, options.keep / name / f"other-{os.getpid()}"
+            )
         )
         for name in sets
     }
-    for row in range(options.count):
+    for row in range(options.first, options.count):
         for name, make in sets.items():
             if time.process_time() - start > options.stop_after:
                 return
@@ -403,8 +344,13 @@ def main() -> None:
     found = {name: gathered(name, options) for name in sets if done(name, options)}
     for name, item in found.items():
         print(f"\n{name}\n{table(item['rows'])}", file=sys.stderr)
-    kept = {key: value for key, value in vars(options).items() if key in ("part", "count", "methods")}
+    kept = {
+        key: value
+        for key, value in vars(options).items()
+        if key in ("part", "count", "methods", "cams_every", "road")
+    }
     together = all_together(found, options.methods) if len(found) > 1 else {}
+    rivals = gathered("imagenet", options, with_cams=True) if "imagenet" in found else {}
     timed = {name: times(name, options) for name in options.timed}
     print(
         json.dumps(
@@ -412,6 +358,7 @@ def main() -> None:
                 "benchmark": "decoder_before",
                 "settings": kept,
                 "sets": found,
+                "rivals": rivals,
                 "together": together,
                 "timed": timed,
             }

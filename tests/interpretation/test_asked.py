@@ -24,7 +24,7 @@ def images() -> Tensor:
 
 
 def test_steps_ask_in_turn_and_every_kind_goes_through_the_shares() -> None:
-    asked = asked_in_turn(IN_TURN, 60, 0.1, 0.8)
+    asked = asked_in_turn(IN_TURN, 60, shares=(0.1, 0.8), softness=(0.2, 0.1))
     assert [(one.what, one.behind, one.images) for one in asked[:4]] == [
         *(("keep", "blur", 1), ("hide", "black", 1), ("keep", "black", 1), ("keep", "blur", 1))
     ]
@@ -33,7 +33,16 @@ def test_steps_ask_in_turn_and_every_kind_goes_through_the_shares() -> None:
         assert 0.1 <= shares[0] < 0.15
         assert 0.75 < shares[-1] <= 0.8
         assert max(later - earlier for earlier, later in pairwise(shares)) < 0.1
-    assert {one.images for one in asked_in_turn(TOGETHER, 2, 0.1, 0.8)} == {2}
+    assert {one.images for one in asked_in_turn(TOGETHER, 2, shares=(0.1, 0.8), softness=(0.2, 0.1))} == {2}
+
+
+def test_steps_ask_ever_more_sharply() -> None:
+    asked = asked_in_turn(TOGETHER, 5, shares=(0.1, 0.8), softness=(0.4, 0.025))
+    assert [one.softness for one in asked] == pytest.approx([0.4, 0.2, 0.1, 0.05, 0.025])
+    (only,) = asked_in_turn(TOGETHER, 1, shares=(0.1, 0.8), softness=(0.4, 0.1))
+    assert only.softness == 0.4
+    steady = asked_in_turn(TOGETHER, 3, shares=(0.1, 0.8), softness=(0.05, 0.05))
+    assert {one.softness for one in steady} == {0.05}
 
 
 @pytest.mark.parametrize("asks", [(), ("keep",), ("show black",), ("keep white",), "keep black"])
@@ -63,15 +72,25 @@ def test_asking_either_way_finds_what_matters(asks: tuple[str, ...]) -> None:
     assert inside > found.raw[20:, 24:].mean() + 0.5
 
 
+@pytest.mark.parametrize("name", ["fast", "instant", "best"])
+def test_without_a_guess_no_map_is_flat(name: str) -> None:
+    """Every place raises the node, so every step raises every mask, those of brighter columns most."""
+    node = CallableNode(lambda given: (given * torch.linspace(0.5, 1, 40)).square().mean(dim=(1, 2, 3)))
+    (found,) = MDM(preset=name).explain(torch.ones(1, 3, 32, 40), node)
+    columns = found.raw.mean(dim=0)
+    assert columns[30:].mean() > columns[:10].mean() + 0.1
+    assert (found.raw == found.raw.max()).float().mean() < 0.5
+
+
 def test_instant_takes_eight_passes_at_most(model: Net, images: Tensor) -> None:
     decoder = MDM(model, preset="instant")
     predicted = decoder.explain(images)[0].passes
-    assert predicted == (4, 3)
-    assert decoder.explain(images, [0, 1, 2])[0].passes == (3, 3)
+    assert predicted == (5, 4)
+    assert decoder.explain(images, [0, 1, 2])[0].passes == (4, 4)
     vector = decoder.explain(images, ModuleNode(model, "features"))[0].passes
-    assert vector == (5, 3)
+    assert vector == (6, 4)
     number = decoder.explain(images, ModuleNode(model, "features", channel=1))[0].passes
-    assert number == (5, 3)
+    assert number == (6, 4)
 
 
 def test_the_mean_of_masks_is_that_of_the_enlarged_ones() -> None:

@@ -1,7 +1,8 @@
-"""What the steps of a ranking ask: which share of the image is kept or hidden, and behind what.
+"""What the steps of a ranking ask: which share of the image is kept or hidden, behind what, how softly.
 
 `keep` shows the hottest places alone, which should be enough; `hide` shows all but them, which should not;
-`both` asks both of the same share at the price of both. Hidden pixels are black or blurred.
+`both` asks both of the same share at the price of both. Hidden pixels are black or blurred. A soft choice
+asks about many shares at once, coarsely; so the first steps ask softly and the last ones sharply.
 """
 
 import math
@@ -22,6 +23,7 @@ class Asked(NamedTuple):
     what: str
     behind: str
     share: float
+    softness: float  # of the border between hidden and kept, in units of the mask
 
     @property
     def images(self) -> int:
@@ -29,16 +31,26 @@ class Asked(NamedTuple):
         return 2 if self.what == "both" else 1
 
 
-def asked_in_turn(asks: Sequence[str], steps: int, smallest: float, largest: float) -> list[Asked]:
-    """The questions of so many steps; every kind of them goes through the shares by itself."""
+def asked_in_turn(
+    asks: Sequence[str], steps: int, *, shares: tuple[float, float], softness: tuple[float, float]
+) -> list[Asked]:
+    """The questions of so many steps; every kind of them goes through the shares by itself.
+
+    `shares` are the smallest and the largest, `softness` that of the first step and of the last.
+    """
     seen: Counter[str] = Counter()
     found = []
     for number in range(steps):
         what, behind = asks[number % len(asks)].split()
         seen[what] += 1
-        share = smallest + (largest - smallest) * ((0.5 + seen[what] * _GOLDEN) % 1)
-        found.append(Asked(what, behind, share))
+        share = shares[0] + (shares[1] - shares[0]) * ((0.5 + seen[what] * _GOLDEN) % 1)
+        found.append(Asked(what, behind, share, _falling(*softness, number / max(1, steps - 1))))
     return found
+
+
+def _falling(first: float, last: float, way: float) -> float:
+    """From the first to the last value by equal factors; `way` is 0 at the first."""
+    return first if first == last else first * (last / first) ** way
 
 
 def check_asks(asks: Sequence[str]) -> None:

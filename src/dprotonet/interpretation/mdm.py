@@ -31,9 +31,16 @@ PRESETS: dict[str, "Preset"] = {
     "paper": Algorithm1(),
     "fast": RankedMasks(),
     "instant": RankedMasks(
-        iterations=2, rate=0.3, zoom=1.0, brightness=(0.3,), asks=("hide black", "keep blur")
+        iterations=3,
+        rate=0.3,
+        zoom=1.0,
+        brightness=(0.3,),
+        asks=("hide black", "keep blur", "hide black"),
+        softness=0.15,
+        softest=0.15,
+        trust=0.1,
     ),
-    "best": RankedMasks(iterations=60, rate=0.04),
+    "best": RankedMasks(iterations=60, rate=0.04, softness=0.05, softest=0.05, trust=0.1),
     "sampled": SampledMasks(),
 }
 _ROUNDING = 1e-5  # a raw map that varies less, relative to its values, varies by rounding only

@@ -1,4 +1,4 @@
-"""MDM in sixty passes: masks of all sizes mixed into one, learned as a ranking of the places.
+"""MDM in forty passes: masks of all sizes mixed into one, learned as a ranking of the places.
 
 The paper's decoder learns ten masks apart, by keeping an activation. Here their mean is one map, and every
 step asks of it what a good explanation must answer at *any* size: are the hottest q of the image enough to
@@ -23,6 +23,7 @@ from dprotonet.interpretation.shared_descent import SharedDescent
 from dprotonet.ops import unit_range
 
 _KERNEL, _SIGMA = 11, 5.0
+_UNGUIDED = 0.06  # largest step of masks without a guess: by larger ones all places rise until none differs
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,17 @@ class RankedMasks:
     """
 
     sizes: tuple[Size, ...] = tuple(range(6, 16))
-    iterations: int = 16
-    rate: float = 0.06
+    iterations: int = 6
+    rate: float = 0.2
     asks: tuple[str, ...] = TOGETHER  # what the steps ask, one after the other (`asked`)
     smallest: float = 0.1  # share of the image that is kept or hidden, q
     largest: float = 0.8
-    softness: float = 0.05  # how gradually a place passes from hidden to kept, in units of the mask
+    softness: float = 0.1  # how gradually a place passes from hidden to kept, in units of the mask
+    softest: float = 0.25  # the same in the first step, when masks are coarse; it falls from there
     hide: float = 1.0  # weight of "without them it is not active" against "they are enough"
     own_guess: bool = False  # start where the node itself says it looks; less faithful, see docs/parts.md
     zoom: float = 1.7  # enlargement of the parts that the first guess looks at; 1 for the whole image only
-    trust: float = 0.1  # how fast a place moves that the guess is silent about, against one it points at
+    trust: float = 0.2  # how fast a place moves that the guess is silent about, against one it points at
     focus: float = 0.3  # what the finished map keeps of a place that the guess is silent about; 1 for all
     brightness: tuple[float, ...] = (1.0, 0.75, 0.55, 0.4, 0.3)  # exponents that the finished map may take
     start: float = 0.5  # τ, where the network has no map to guess from
@@ -51,8 +53,8 @@ class RankedMasks:
 
     def __post_init__(self) -> None:
         check_sizes(self.sizes, self)
-        if self.iterations < 1 or self.softness <= 0:
-            raise UserError(f"{self}: iterations >= 1 and softness > 0 are possible")
+        if self.iterations < 1 or self.rate < 0 or not 0 < self.softness <= self.softest:
+            raise UserError(f"{self}: iterations >= 1, rate >= 0 and 0 < softness <= softest are possible")
         check_asks(self.asks)
         if not self.brightness:
             raise UserError(f"{self}: brightness needs an exponent or several")
@@ -69,7 +71,12 @@ class RankedMasks:
         weight = torch.where(guess.isnan(), 1.0, self.focus + (1 - self.focus) * guess)
         descent = SharedDescent(stack.parameters, rate=self.rate, speeds=speeds)
         hidden = {"blur": blurred(task.images), "black": torch.zeros_like(task.images)}
-        questions = asked_in_turn(self.asks, self.iterations, self.smallest, self.largest)
+        questions = asked_in_turn(
+            self.asks,
+            self.iterations,
+            shares=(self.smallest, self.largest),
+            softness=(self.softest, self.softness),
+        )
         for number, asked in enumerate(questions, 1):
             loss = self._descend(task, stack, share, asked, hidden[asked.behind])
             descent.step()
@@ -122,7 +129,8 @@ class RankedMasks:
         """Masks as the guess has them, and how fast each of their places may move."""
         silent = guess.isnan().any(dim=places(guess), keepdim=True)
         seen = {size: resized(guess, size).clamp(0, 1) for size in self.sizes}
-        speeds = [torch.where(silent, 1.0, self.trust + (1 - self.trust) * heat) for heat in seen.values()]
+        alone = _UNGUIDED / max(self.rate, _UNGUIDED)
+        speeds = [torch.where(silent, alone, self.trust + (1 - self.trust) * heat) for heat in seen.values()]
         return MaskStack({size: torch.where(silent, self.start, heat) for size, heat in seen.items()}), speeds
 
     def _descend(
@@ -131,7 +139,7 @@ class RankedMasks:
         """Gradients of all masks for what is kept or hidden; the losses (N,)."""
 
         def loss(masks: Tensor, rows: Tensor) -> Tensor:
-            kept = hottest(masks, asked.share, self.softness).unsqueeze(1)
+            kept = hottest(masks, asked.share, asked.softness).unsqueeze(1)
             shown = {"keep": [kept], "hide": [1 - kept], "both": [kept, 1 - kept]}[asked.what]
             images, blank = task.images[rows], reference[rows]
             masked = torch.cat([images * some + blank * (1 - some) for some in shown])
