@@ -148,6 +148,7 @@ TABLES: Mapping[str, Callable[[str], str]] = {
     "decoder-imagenet": benchmark_table,
     "decoder-birds": benchmark_table,
     "decoder-ablation": benchmark_table,
+    "decoder-softly": before_table,
     "decoder-before": before_table,
     "decoder-before-rivals": lambda _: rival_table("decoder-before"),
     "paper_decoder": paper_table,

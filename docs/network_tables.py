@@ -44,6 +44,7 @@ PAGES = {
         "decoder-imagenet",
         "decoder-birds",
         "decoder-ablation",
+        "decoder-softly",
         "decoder-before",
         "decoder-before-rivals",
         "paper_decoder",
