@@ -1,4 +1,4 @@
-"""Why is this region called bird? The target is the score of a class, averaged inside a region of the output.
+"""Why is this region called bird? The target is the score of a class, summed over a region of the output.
 
 python examples/segmentation_inside_a_region.py [FOLDER]
 """
