@@ -26,8 +26,8 @@ class DataConfig:
     """Images and splits."""
 
     data: str = "birds"
-    """`birds` (built in), `folder:PATH` with train/CLASS/* and test/CLASS/*, or a public data set
-    (docs/data.md): `cub:PATH`, `cub-cropped:PATH`, `cars:PATH`, `rsna:PATH`, `palm:PATH`."""
+    """`birds` (built in), `folder:PATH` with train/CLASS/* and test/CLASS/*, `labels:PATH` with labels.csv
+    (several labels per image, as `birds-findings`: docs/labels.md), or a public data set: `cub:PATH`, `cub-cropped:PATH`, `cars:PATH`, `rsna:PATH`, `palm:PATH`."""
     image_size: int = 224
     """Side of the square the network sees (Section 4.3)."""
     val_fraction: float = 0.1

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dprotonet.cli.evaluate_several import evaluate_several
 from dprotonet.cli.parse import parsed
 from dprotonet.cli.source import AllowLeaks, Json, RunFolderPath, SameClasses, Split, data_of
 from dprotonet.launch import is_main
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EvaluateArguments:
-    """Measure accuracy, balanced accuracy, recall, confusion matrix, calibration; AUROC for two classes."""
+    """Measure accuracy, balanced accuracy, recall, confusion matrix, calibration; AUROC for two classes.
+
+    Of a run with several labels per image: mean average precision, and AUROC and F1 of every label.
+    """
 
     run: RunFolderPath
     data: SameClasses = None
@@ -40,7 +44,9 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.model import Model
 
     console = stderr_console()
-    model = Model.load(arguments.run)
+    model = Model.load(arguments.run, several_labels=True)
+    if model.several_labels:
+        return evaluate_several(arguments, model)
     data = data_of(arguments, model.config.data)
     with Reporter(console) as reporter:
         evaluation = evaluate_model(

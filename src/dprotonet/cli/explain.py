@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from dprotonet.cli.explain_arguments import (
     ExplainArguments,
     check_asked,
+    check_label,
     chosen_preset,
     show_contrast,
     show_explained,
+    show_findings,
     tell_replaced,
 )
 from dprotonet.cli.explain_onnx import explain_onnx
@@ -35,13 +37,16 @@ def main(words: list[str]) -> None:
         from dprotonet.experiment.explaining.dicom_answer import check_dicom
 
         check_dicom(arguments.images[0], arguments.dicom)
-    model = Model.load(arguments.run, device=arguments.device)
+    model = Model.load(arguments.run, device=arguments.device, several_labels=True)
+    check_label(arguments, several=model.several_labels)
     good, skipped = readable(arguments.images, model.pixels)
     found = _explained(model, good, arguments)
     tell_replaced(found, arguments.versus)
     if arguments.json:
         json.dump({"explanations": found, "skipped": skipped}, sys.stdout, ensure_ascii=False)
         print()
+    elif model.several_labels:
+        show_findings(found)
     elif arguments.versus is not None:
         show_contrast(found)
     else:
@@ -54,6 +59,7 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
     from dprotonet.cli.progress import Reporter, stderr_console
     from dprotonet.experiment.explaining.dicom_answer import save_dicom
     from dprotonet.experiment.explaining.explain import ExplainProgress
+    from dprotonet.experiment.explaining.explain_findings import save_findings
     from dprotonet.experiment.explaining.explanation_files import (
         folder_for,
         save_contrast,
@@ -71,6 +77,15 @@ def _explained(model: "Model", images: Sequence[Path], arguments: ExplainArgumen
 
         for start in range(0, len(images), _TOGETHER):
             block = images[start : start + _TOGETHER]
+            if model.several_labels:
+                groups = model.explain_findings(
+                    block, label=arguments.label, top=arguments.top, preset=preset, on_step=advance
+                )
+                for image, group in zip(block, groups, strict=True):
+                    assert arguments.out is not None
+                    folder = folder_for(arguments.out, len(found), image.name)
+                    found.append(save_findings(group, folder, title=image.name))
+                continue
             if arguments.versus is not None and arguments.out is not None:
                 contrasts = model.explain_contrast(
                     block, arguments.versus, top=arguments.top, preset=preset, on_step=advance

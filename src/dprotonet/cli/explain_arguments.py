@@ -34,6 +34,9 @@ class ExplainArguments:
     """Explain why the predicted class and not this one: a name, a number, or runner-up for the likeliest
     other class. Both sides of every difference are shown, what speaks against the predicted class first. An
     image that is predicted as this class is compared with its runner-up."""
+    label: str | None = None
+    """Of a run with several labels per image: explain this label (default: every label that is present, or
+    the likeliest if none is)."""
     preset: PresetName | None = None
     """Preset of the decoder (default: that of the run's recipe, which is fast unless the recipe is paper; for
     an .onnx file sampled, which needs no gradients). paper is the paper's own and slow."""
@@ -65,6 +68,16 @@ def check_asked(arguments: ExplainArguments) -> None:
         raise UserError("--versus shows training images of both classes; explain the run folder with it")
     if arguments.versus is not None and arguments.dicom is not None:
         raise UserError("--dicom writes why the predicted class; leave out --versus, or give --out instead")
+
+
+def check_label(arguments: ExplainArguments, *, several: bool) -> None:
+    """An error for what goes with one class per image only, or with several labels only."""
+    if arguments.label is not None and not several:
+        raise UserError("--label is for runs with several labels per image; this run knows one class")
+    if several and arguments.versus is not None:
+        raise UserError("--versus compares two classes of one image; labels are no rivals: leave it out")
+    if several and arguments.dicom is not None:
+        raise UserError("--dicom writes the answer of one class; give --out DIR for several labels")
 
 
 def chosen_preset(name: str, iterations: int | None, samples: int | None = None) -> Any:
@@ -112,6 +125,22 @@ def show_explained(found: Sequence[dict[str, Any]]) -> None:
             name = f"{row['class_name']} #{row['prototype']} of {row['source']}"
             ahead = row["ahead"] and f" ({row['ahead']})"
             print(f"  {looks_like(row['part'])} {name}: {row['contribution']:+.3f}{ahead}{_marks(row)}")
+        _show_end(item)
+
+
+def show_findings(found: Sequence[dict[str, Any]]) -> None:
+    """For people: every finding, what spoke for it, and where the sheet is."""
+    for item in found:
+        _warn(item)
+        print(f"{item['name']}")
+        for one in item["findings"]:
+            present = "" if one["present"] else ", not present"
+            print(f"  {one['name']} ({percent(one['probability'])}{present})")
+            for row in one["rows"]:
+                said = f"{row['contribution']:+.3f}{_marks(row)}"
+                print(f"    looks like #{row['prototype']} of {row['source']}: {said}")
+            sums = f"{one['rest']:+.3f}: logit {one['logit']:.3f}"
+            print(f"    bias {one['bias']:+.3f}, all others with it {sums}")
         _show_end(item)
 
 

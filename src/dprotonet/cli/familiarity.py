@@ -38,7 +38,7 @@ def main(words: list[str]) -> None:
     from dprotonet.experiment.evaluation.evaluation import choose_split
     from dprotonet.experiment.model import Model
 
-    model = Model.load(arguments.run, device=arguments.device)
+    model = Model.load(arguments.run, device=arguments.device, several_labels=True)
     data = replace(model.config.data, data=arguments.data or model.config.data.data)
     with Reporter(stderr_console()) as reporter:
         splits = build_splits(data, lambda done, total: reporter.advance("scan", done, total))

@@ -11,6 +11,7 @@ import tyro
 
 from dprotonet.cli.images import check_out, complain_if_none, named_images
 from dprotonet.cli.parse import parsed
+from dprotonet.cli.predict_several import predict_several
 from dprotonet.cli.predict_table import is_table, predict_table
 from dprotonet.cli.source import Device
 from dprotonet.errors import UserError
@@ -75,8 +76,10 @@ def _predict_and_show(arguments: PredictArguments) -> None:
     from dprotonet.training.processes import Group
 
     group = Group.joined(arguments.device)
-    model = Model.load(arguments.run, device=arguments.device)
+    model = Model.load(arguments.run, device=arguments.device, several_labels=True)
     model.check_coverage(arguments.coverage)
+    if model.several_labels:
+        return predict_several(arguments, model, group)
     if arguments.out is not None:
         model.check_sources()
     predictions, skipped = _predictions(model, arguments, group)

@@ -70,7 +70,7 @@ def _written(arguments: TableArguments, out: Path) -> "TableSummary":
     from dprotonet.training.processes import Group
 
     group = Group.joined(arguments.device)
-    model = TrainedModel.load(arguments.run, device=arguments.device)
+    model = TrainedModel.load(arguments.run, device=arguments.device, several_labels=True)
     model.check_coverage(arguments.coverage)
     paths = named_images(arguments.images)
     with Reporter(stderr_console()) as reporter:

@@ -65,7 +65,7 @@ def data_of(arguments: DataSource, stored: "DataConfig") -> "DataConfig":
 def images_of(arguments: NetworkSource, classifier: "Classifier", on_scan: Any) -> "ImageData":
     """The split to look at, at the size that the network wants."""
     from dprotonet.config import DataConfig
-    from dprotonet.experiment.build.data import build_splits
+    from dprotonet.experiment.build.data import build_splits, has_several_labels
     from dprotonet.experiment.evaluation.evaluation import choose_split
     from dprotonet.experiment.runs.run_folder import RunFolder
 
@@ -74,6 +74,10 @@ def images_of(arguments: NetworkSource, classifier: "Classifier", on_scan: Any) 
         raise UserError("on which images? give --data birds, --data folder:PATH or --data images:PATH")
     stored = DataConfig() if timm else RunFolder(Path(arguments.model).expanduser()).read_config().data
     config = replace(data_of(arguments, stored), image_size=classifier.size)
+    if has_several_labels(config.data):
+        raise UserError(
+            f"{config.data} has several labels per image; this command is for one class per image"
+        )
     if config.data.startswith("images:"):
         from dprotonet.data.folder import loose_images
 

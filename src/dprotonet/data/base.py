@@ -26,6 +26,7 @@ class Sample:
     deciding_part: str | None = None
     boxes: tuple[Box, ...] = ()  # on the fitted image, where the truth came as boxes
     truth_is_boxes: bool = False  # the truth is `boxes` filled, none of them included; else it is a mask
+    findings: tuple[str, ...] = ()  # the labels it has, where an image has several; `label` is then -1
 
 
 class ImageData(Protocol):
@@ -35,7 +36,7 @@ class ImageData(Protocol):
     def classes(self) -> Sequence[str]: ...
     @property
     def labels(self) -> Sequence[int]:
-        """The label of every sample, without opening an image."""
+        """The label of every sample, without opening an image; of several labels rows of 0 and 1 (N, L)."""
         ...
 
     @property

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,8 +38,11 @@ class ListedImages:
         self.root, self.size, self.rule, self.cache = root, size, rule, cache
         self.files = tuple(files)
         self.classes = tuple(classes)
+        self.labels: Any = self._numbered()  # numbers of classes; rows of a tensor where there are several
+
+    def _numbered(self) -> tuple[int, ...]:
         numbers = {name: number for number, name in enumerate(self.classes)}
-        self.labels = tuple(numbers[file.class_name] for file in self.files)
+        return tuple(numbers[file.class_name] for file in self.files)
 
     @property
     def fingerprint(self) -> str:

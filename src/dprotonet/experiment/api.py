@@ -33,7 +33,7 @@ OnEvent = Callable[[Preparing | Event | Trial], bool | None]
 
 def load(folder: str | PathLike[str], *, device: str | None = None) -> Model:
     """A trained model from its run folder, on `device` (the CPU unless named)."""
-    return Model.load(folder, device=device)
+    return Model.load(folder, device=device, several_labels=True)
 
 
 def classifier(name: str | PathLike[str], *, device: str | torch.device | None = None) -> Classifier:

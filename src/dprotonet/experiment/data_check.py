@@ -4,7 +4,6 @@ Counts, sizes and problems are those of all images. How much of an image the tru
 sample of each split, evenly spread, because masks of large sets take long to read.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -15,10 +14,10 @@ import torch
 from PIL import Image
 
 from dprotonet.config import DataConfig
-from dprotonet.data.base import ImageData, Splits
+from dprotonet.data.base import ImageData, Sample, Splits
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import MissingOfficialFile
-from dprotonet.experiment.build.data import build_splits
+from dprotonet.experiment.build.data import build_splits, class_counts, has_rows
 from dprotonet.figures import contact_sheet, outlined
 from dprotonet.files import whole
 from dprotonet.progress import Progress
@@ -123,8 +122,15 @@ def data_sheet(splits: Splits) -> Image.Image:
         for index in _spread(len(data), SHEET_SHARES[name]):
             sample = data[index]
             images.append(sample.image if sample.truth is None else outlined(sample.image, sample.truth))
-            captions.append(f"{data.classes[sample.label]}\n{name}")
+            captions.append(f"{_said(data, sample)}\n{name}")
     return contact_sheet(torch.stack(images), columns=SHEET_COLUMNS, captions=captions)
+
+
+def _said(data: ImageData, sample: Sample) -> str:
+    """The class of an image, or its labels."""
+    if has_rows(data):
+        return ", ".join(sample.findings) or "no label"
+    return data.classes[sample.label]
 
 
 def _named(splits: Splits) -> dict[str, ImageData]:
@@ -132,10 +138,10 @@ def _named(splits: Splits) -> dict[str, ImageData]:
 
 
 def _facts(data: ImageData) -> SplitFacts:
-    counts = Counter(data.labels)
+    counts = class_counts(data)
     return SplitFacts(
         images=len(data),
-        per_class={name: counts[label] for label, name in enumerate(data.classes)},
+        per_class=dict(zip(data.classes, counts, strict=True)),
         sizes=_sizes(data),
         truth=_truth_cover(data),
         parts=sorted(data[0].parts) if len(data) else (),

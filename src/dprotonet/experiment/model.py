@@ -11,6 +11,7 @@ from dprotonet.data.base import ImageData, Splits
 from dprotonet.experiment.explaining.dicom_answer import check_dicom, save_dicom
 from dprotonet.experiment.explaining.explain import ExplainedPrediction, OnStep, explain
 from dprotonet.experiment.explaining.explain_contrast import ExplainedContrast, explain_contrast
+from dprotonet.experiment.explaining.explain_findings import ExplainedFindings, explain_findings
 from dprotonet.experiment.prototypes.cleaning import Cleaning, clean
 from dprotonet.experiment.prototypes.facts import PrototypeFacts, stored_facts
 from dprotonet.experiment.prototypes.split_evidence import splits_of_run
@@ -58,6 +59,23 @@ class Model(TrainedModel, ModelHubMixin):
         """
         chosen = self.config.explaining.decoder if preset is None else preset
         return explain(self, several(images), top=top, preset=chosen, on_step=on_step)
+
+    def explain_findings(
+        self,
+        images: ImageLike | Sequence[ImageLike],
+        *,
+        label: str | None = None,
+        top: int = 3,
+        preset: str | Preset | None = None,
+        on_step: OnStep | None = None,
+    ) -> list[ExplainedFindings]:
+        """Where an image may have several labels: each that is present with its own prototypes and heatmaps.
+
+        Where none is present, the likeliest; or the one called `label`.
+        """
+        chosen = self.config.explaining.decoder if preset is None else preset
+        asked = several(images)
+        return explain_findings(self, asked, label=label, top=top, preset=chosen, on_step=on_step)
 
     def explain_dicom(
         self,
@@ -131,4 +149,4 @@ class Model(TrainedModel, ModelHubMixin):
             local_files_only=local_files_only,
             token=token,
         )
-        return cls.load(folder, device=device)
+        return cls.load(folder, device=device, several_labels=True)

@@ -10,9 +10,10 @@ from dprotonet.figures.canvas import picture
 from dprotonet.figures.comparison_grid import GridAnswer, comparison_grid
 from dprotonet.figures.confusion import confusion_figure
 from dprotonet.figures.curve import training_curve
+from dprotonet.figures.decision import Decision
 from dprotonet.figures.decision_regions import DecisionRegion, decision_regions_sheet
 from dprotonet.figures.evidence_sheet import EvidenceSheetRow, evidence_sheet, stack
-from dprotonet.figures.explanation_sheet import ExplanationRow, explanation_sheet
+from dprotonet.figures.explanation_sheet import ExplanationRow, decision_sheet, explanation_sheet
 from dprotonet.figures.faithfulness_curves import faithfulness_curves
 from dprotonet.figures.forgetting import forgetting_curves
 from dprotonet.figures.network_curves import AccuracyCurve, network_curves
@@ -37,6 +38,7 @@ from dprotonet.figures.style import HEAT
 __all__ = [
     "HEAT",
     "AccuracyCurve",
+    "Decision",
     "DecisionRegion",
     "EvidenceSheetRow",
     "ExplanationRow",
@@ -49,6 +51,7 @@ __all__ = [
     "contact_sheet",
     "cropped",
     "decision_regions_sheet",
+    "decision_sheet",
     "evidence_sheet",
     "explanation_sheet",
     "faithfulness_curves",

@@ -51,6 +51,10 @@ class Decision:
     logit: float
     explained: str | None = None
     notice: str = ""
+    word: str = ""
+    """Where an image may have several labels: what is said of the one explained, such as "present"."""
+    others: str = ""
+    """What the rest is made of, where that is not the other prototypes alone."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -67,7 +71,9 @@ class Decision:
 
     @property
     def predicted(self) -> str | None:
-        """The most probable class."""
+        """The most probable class, or the label that this is about."""
+        if self.word:
+            return self.explained
         return max(self.probabilities, key=lambda pair: pair[1])[0] if self.probabilities else None
 
     @property
@@ -99,7 +105,7 @@ class Decision:
         self._notice.draw(canvas, (MARGIN, PREDICTED - 16))
         line = PREDICTED + self._notice.height
         if self.predicted is not None:
-            canvas.text((MARGIN, line), "predicted", size=SMALL, colour=MUTED)
+            canvas.text((MARGIN, line), self.word or "predicted", size=SMALL, colour=MUTED)
             sure = not self.notice  # under a warning the class is no finding
             ink = INK if sure else MUTED
             canvas.text((MARGIN + 86, line), self.predicted, bold=sure, colour=ink, width=PICTURE - 86)

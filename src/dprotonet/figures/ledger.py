@@ -67,6 +67,7 @@ class Ledger:
         self._draw_factors(canvas, middles, decision, points=decimals)
         self._draw_points(canvas, middles, steps, decimals=decimals)
         others = "all other prototypes together" if decision.rows else "all prototypes together"
+        others = decision.others or others
         canvas.text((self.left, middles[-1]), others, anchor="lm", colour=MUTED)
         self._draw_total(canvas, total, decision, decimals=decimals)
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout
 
+from dprotonet.inference.own import own_prototypes
+
 
 def cluster_loss(distances: Tensor, own: Tensor, part: Tensor | None = None) -> Tensor:
     """Mean distance of each image to the nearest prototype of its class, Eq. (5); both (B, P).
@@ -98,6 +100,18 @@ class PrototypeLoss:
         each = cross_entropy(logits, labels, label_smoothing=self.smoothing, reduction="none")
         return (each * each.new_tensor(self.class_weight)[labels]).mean()
 
+    def right(self, logits: Tensor, labels: Tensor) -> float:
+        """How many images of a batch are right."""
+        return (logits.argmax(1) == labels).sum().item()
+
+    def near(self, distances: Tensor, labels: Tensor, prototype_class: Tensor, part: Tensor | None) -> Tensor:
+        """The cluster loss, Eq. (5)."""
+        return cluster_loss(distances, own_prototypes(labels, prototype_class), part)
+
+    def far(self, distances: Tensor, labels: Tensor, prototype_class: Tensor) -> Tensor:
+        """The separation, Eq. (6)."""
+        return separation_distance(distances, own_prototypes(labels, prototype_class))
+
     def __call__(
         self,
         logits: Tensor,
@@ -108,10 +122,9 @@ class PrototypeLoss:
         prototype_class: Tensor,
         part: Tensor | None = None,
     ) -> LossTerms:
-        own = labels.unsqueeze(1) == prototype_class  # (B, P)
         entropy = self.entropy(logits, labels)
-        near = cluster_loss(distances, own, part)
-        far = separation_distance(distances, own)
+        near = self.near(distances, labels, prototype_class, part)
+        far = self.far(distances, labels, prototype_class)
         sparse = foreign_weight(weight, prototype_class)
         total = entropy + self.cluster * near + self.separation * far + self.foreign * sparse
         return LossTerms(total, entropy, near, far, sparse)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dprotonet.inference.own import allowed_prototypes, own_prototypes
 from dprotonet.inference.prototypes import Prototypes
 
 NOTHING = -1
@@ -46,9 +47,9 @@ class SourceSearch:
 
     @torch.no_grad()
     def update(self, regions: Tensor, labels: Tensor, index: Tensor) -> None:
-        """Look at a batch: regions (B, R, D), labels (B,), index (B,) of the images in the training set."""
-        own = labels.unsqueeze(1) == self.prototypes.prototype_class
-        allowed = own if self._allowed is None else self._allowed[labels]
+        """Look at a batch: regions (B, R, D), labels (B,) or rows (B, L), index (B,) in the training set."""
+        own = own_prototypes(labels, self.prototypes.prototype_class)
+        allowed = own if self._allowed is None else allowed_prototypes(labels, self._allowed)
         wanted = allowed.any(dim=0).nonzero().squeeze(1)  # of many classes a batch has few
         if not len(wanted):
             return

@@ -18,9 +18,11 @@ from torch import Tensor
 from dprotonet.data.transforms import View
 from dprotonet.encoder.regions import Patches, Points
 from dprotonet.encoder.shaping import Beside, Shaping
+from dprotonet.inference.own import own_prototypes
 from dprotonet.network import DProtoNet
+from dprotonet.training.moments import ClassMoments, LabelMoments, Moments
 from dprotonet.training.start import starting_vectors, telling_vectors
-from dprotonet.training.views import Key, Keys, ViewSource, chunks, derived_seed, load
+from dprotonet.training.views import Key, Keys, ViewSource, chunks, derived_seed, label_tensor, load
 
 _LOOKED_AT = 200  # images that the scale is measured on
 _DIRECTIONS = 9  # at least wanted; so few classes as have fewer are divided into parts
@@ -37,48 +39,16 @@ class Discriminant(NamedTuple):
     directions: Tensor
 
 
-class ClassMoments:
-    """Running sums of vectors by class, in float64: all that the discriminant needs of the data."""
-
-    def __init__(self, classes: int, dimension: int) -> None:
-        self.count = torch.zeros(classes, dtype=torch.float64)
-        self.total = torch.zeros(classes, dimension, dtype=torch.float64)
-        self.square = torch.zeros(dimension, dimension, dtype=torch.float64)
-
-    def update(self, vectors: Tensor, labels: Tensor) -> None:
-        """Look at a batch: vectors (B, D), labels (B,)."""
-        vectors, labels = vectors.cpu().double(), labels.cpu()
-        self.count += torch.bincount(labels, minlength=len(self.count))
-        self.total.index_add_(0, labels, vectors)
-        self.square += vectors.T @ vectors
-
-    def __add__(self, other: "ClassMoments") -> "ClassMoments":
-        """Of the vectors of both."""
-        both = ClassMoments(*self.total.shape)
-        for name in vars(both):
-            setattr(both, name, getattr(self, name) + getattr(other, name))
-        return both
-
-    def means(self) -> Tensor:
-        """Of every class (C, D)."""
-        return self.total / self.count.clamp_min(1).unsqueeze(1)
-
-    def within(self) -> Tensor:
-        """The covariance about the own class's mean (D, D)."""
-        means = self.means()
-        return (self.square - (means * self.count.unsqueeze(1)).T @ means) / self.count.sum()
-
-
-def fisher_discriminant(moments: ClassMoments, *, count: int, shrinkage: float = 0.5) -> Discriminant:
+def fisher_discriminant(moments: Moments, *, count: int, shrinkage: float = 0.5) -> Discriminant:
     """The `count` best directions, whitened within classes; there are never more than classes less one.
 
     `shrinkage` mixes the covariance with a multiple of the unit matrix: there are fewer images than channels.
     """
-    count = min(count, int((moments.count > 0).sum()) - 1)
+    count = min(count, moments.most)
     return whitened(moments, moments.within(), count=count, shrinkage=shrinkage)
 
 
-def whitened(moments: ClassMoments, within: Tensor, *, count: int, shrinkage: float) -> Discriminant:
+def whitened(moments: Moments, within: Tensor, *, count: int, shrinkage: float) -> Discriminant:
     """`count` directions, whitened by the covariance `within` (D, D): first those that tell classes apart."""
     means = moments.means()[moments.count > 0]
     # Images that repeat have no spread but that of rounding, which is no covariance.
@@ -142,15 +112,27 @@ def features_shaping(network: DProtoNet) -> Shaping:
     return shaping
 
 
-def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> ClassMoments:
+def _moments(network: DProtoNet, views: ViewSource, *, batch: int, device: torch.device) -> Moments:
     """Of the globally averaged features of all cached variants, or of the plain images alone."""
     keys = every_view(views)
+    if label_tensor(views.labels).ndim == 2:
+        return _label_moments(_pooled(network, views, keys, batch=batch, device=device))
     centres = _centres(network, views, batch=batch, device=device)  # (C, parts, D)
     classes, parts, dimension = centres.shape
     moments = ClassMoments(classes * parts, dimension)
     for pooled, labels in _pooled(network, views, keys, batch=batch, device=device):
         nearest = (pooled.unsqueeze(1) - centres[labels]).square().sum(-1).argmin(1)
         moments.update(pooled, labels * parts + nearest)
+    return moments
+
+
+def _label_moments(batches: Iterator[tuple[Tensor, Tensor]]) -> LabelMoments:
+    """Where images have several labels; what these have in common is not divided into parts."""
+    moments: LabelMoments | None = None
+    for pooled, labels in batches:
+        moments = moments or LabelMoments(labels.shape[1], pooled.shape[1])
+        moments.update(pooled, labels)
+    assert moments is not None
     return moments
 
 
@@ -210,7 +192,7 @@ def _own_distance(network: DProtoNet, views: ViewSource, *, batch: int, device: 
     own, other = [], []
     for view in _batches(views, [(index, 0) for index in range(0, len(views), step)], batch):
         distances = network.evidence(view.inputs.to(device)).distances
-        same = torch.as_tensor(view.label).to(device).unsqueeze(1) == network.prototype_class
+        same = own_prototypes(torch.as_tensor(view.label).to(device), network.prototype_class)
         own.append(distances[same])
         other.append(distances[~same])
     near, far = torch.cat(own), torch.cat(other).median()

@@ -21,10 +21,12 @@ from torch.optim import Adam, AdamW, Optimizer
 from dprotonet.data.transforms import View
 from dprotonet.errors import ComputationError
 from dprotonet.inference.losses import PrototypeLoss
+from dprotonet.inference.several_labels import LabelHead
 from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.choose_objective import Extra, served, set_epoch, whole_objective
 from dprotonet.training.evaluation import Validation, evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
+from dprotonet.training.label_head import fit_label_head
 from dprotonet.training.memory import Piece, in_pieces, statistics_at_rest
 from dprotonet.training.objective import BatchLoss, HeadObjective, Sums
 from dprotonet.training.phases import (
@@ -50,6 +52,7 @@ from dprotonet.training.views import (
     derived_seed,
     epoch_keys,
     epoch_parts,
+    label_tensor,
     load,
 )
 
@@ -247,7 +250,7 @@ class Engine:
         _must_be_finite(step.named, phase, self.position.epoch)
         with statistics_at_rest(model) if self.settings.recomputes else nullcontext():
             self.accelerator.backward(step.terms.total * (weight * piece.share))
-        right = (step.logits.argmax(1) == labels).sum().item()
+        right = self.loss.right(step.logits, labels)
         terms = {name: term.item() * len(labels) for name, term in step.named.items()}
         return Sums(terms, right, len(labels))
 
@@ -270,10 +273,19 @@ class Engine:
         started = time.perf_counter()
         before = self.validate().accuracy
         self.projection = self.pusher(self.prototyped, self.train_views)
+        self.fit_head()
         after = self.validate().accuracy
         seconds = time.perf_counter() - started
         self._open_round()  # before the event goes out: a checkpoint taken then must not push again
         return PushDone(self.position.epoch, before, after, self.projection, seconds)
+
+    def fit_head(self) -> None:
+        """Where images have several labels: weights and biases of the head, by the scores as they are."""
+        head = self.prototyped.head
+        if isinstance(head, LabelHead):
+            found = self._scores(self.train_views)
+            rows = found.scores[torch.arange(len(found))]
+            fit_label_head(head, rows, label_tensor(found.labels), self.prototyped.prototype_class)
 
     def validate(self) -> Validation:
         """How the network does on the validation split, as it is now."""

@@ -6,19 +6,25 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from dprotonet.metrics.classification import accuracy, balanced_accuracy, confusion_matrix
+from dprotonet.metrics.several_labels import label_accuracy, mean_average_precision
 from dprotonet.progress import Progress
-from dprotonet.training.views import ProcessShare, ViewSource, load, plain_batches
+from dprotonet.training.views import ProcessShare, ViewSource, label_tensor, load, plain_batches
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Logits (N, C) and labels (N,) in the order of the data set, on the CPU."""
+    """Logits (N, C) and labels (N,) in the order of the data set, on the CPU; of several labels (N, L)."""
 
     logits: Tensor
     labels: Tensor
+
+    @property
+    def several(self) -> bool:
+        """Whether an image may have several labels, or none."""
+        return self.labels.ndim == 2
 
     @property
     def confusion(self) -> Tensor:
@@ -26,7 +32,8 @@ class Predictions:
 
     @property
     def accuracy(self) -> float:
-        return accuracy(self.confusion)
+        """Share of right answers; of several labels that of right yes and no."""
+        return label_accuracy(self.logits, self.labels) if self.several else accuracy(self.confusion)
 
 
 @dataclass(frozen=True)
@@ -42,11 +49,16 @@ class Validation:
 
     @property
     def loss(self) -> float:
-        return cross_entropy(self.predictions.logits, self.predictions.labels).item()
+        found = self.predictions
+        if found.several:
+            return binary_cross_entropy_with_logits(found.logits, found.labels).item()
+        return cross_entropy(found.logits, found.labels).item()
 
     @property
     def judged(self) -> float:
         """What the model that is kept is chosen by."""
+        if self.predictions.several:
+            return mean_average_precision(self.predictions.logits, self.predictions.labels)
         return balanced_accuracy(self.predictions.confusion) if self.balanced else self.accuracy
 
 
@@ -87,4 +99,4 @@ def _in_order(logits: list[Tensor], index: list[Tensor], views: ViewSource) -> P
     ordered[where] = rows
     if len(where) != len(views) or len(where.unique()) != len(views):
         raise AssertionError(f"{len(where)} predictions for {len(views)} images")
-    return Predictions(ordered, torch.tensor(views.labels))
+    return Predictions(ordered, label_tensor(views.labels))

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from dprotonet.training.discriminant import ClassMoments, fisher_discriminant
+from dprotonet.training.discriminant import fisher_discriminant
+from dprotonet.training.moments import ClassMoments, moments_of
 
 _HIGH, _LOW = 0.2, 0.5  # shares of an image's places whose energy is called high, and low
 _SHRINKAGE = 0.1  # of the covariance of places, of which there are many
@@ -29,13 +30,19 @@ def border_of(height: int, width: int) -> Tensor:
 def class_energy(maps: Tensor, labels: Tensor) -> Tensor:
     """What each place (N, h, w) of feature maps (N, h, w, C) says for the image's own class, labels (N,).
 
+    Of several labels (N, L): for those that it has, and against the others.
+
     (A (F_u - c)) · (A (m_y - c)) with the discriminant A, c of the averaged features and the class mean m_y.
     """
-    moments = ClassMoments(int(labels.max()) + 1, maps.shape[-1])
+    classes = int(labels.max()) + 1 if labels.ndim == 1 else labels.shape[1]
+    moments = moments_of(labels, classes=classes, dimension=maps.shape[-1])
     moments.update(maps.mean(dim=(1, 2)), labels)
     found = fisher_discriminant(moments, count=maps.shape[-1])
-    means = (moments.means().float() - found.centre) @ found.directions.T
-    return torch.einsum("nhwd,nd->nhw", (maps - found.centre) @ found.directions.T, means[labels])
+    if isinstance(moments, ClassMoments):
+        expected = ((moments.means().float() - found.centre) @ found.directions.T)[labels]
+    else:
+        expected = (moments.expected(labels).float() - found.centre) @ found.directions.T
+    return torch.einsum("nhwd,nd->nhw", (maps - found.centre) @ found.directions.T, expected)
 
 
 def object_likeness(vectors: Tensor, energy: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from dprotonet.encoder.part_maps import WithParts
 from dprotonet.encoder.regions import Parts
 from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
-from dprotonet.training.discriminant import ClassMoments, every_view, whitened
-from dprotonet.training.views import ViewSource, chunks, load
+from dprotonet.training.discriminant import every_view, whitened
+from dprotonet.training.moments import Moments, moments_of
+from dprotonet.training.views import ViewSource, chunks, label_tensor, load
 
 _SHRINKAGE = 0.3  # towards a multiple of the unit matrix
 _COMMON = 0.25  # towards the covariance of all parts
@@ -59,10 +60,11 @@ def _whole(network: DProtoNet) -> int:
 
 def _moments(
     network: DProtoNet, regions: Parts, views: ViewSource, *, batch: int, device: torch.device
-) -> list[ClassMoments]:
+) -> list[Moments]:
     """Of the mean features of every part."""
     classes = int(network.prototype_class.max()) + 1
-    moments = [ClassMoments(classes, regions.channels) for _ in range(regions.count)]
+    labels = label_tensor(views.labels)
+    moments = [moments_of(labels, classes=classes, dimension=regions.channels) for _ in range(regions.count)]
     was_training = network.training
     network.eval()
     for view in load(views, chunks(every_view(views), batch), workers=0):
@@ -73,11 +75,11 @@ def _moments(
     return moments
 
 
-def _start_prototypes(network: DProtoNet, regions: Parts, number: int, moments: ClassMoments) -> None:
+def _start_prototypes(network: DProtoNet, regions: Parts, number: int, moments: Moments) -> None:
     """The first prototype of this part in every class becomes the class's mean; further ones stay."""
     assignment = network.prototypes.assignment
     assert isinstance(assignment, PartRegion)
-    means = (moments.means().float().to(regions.centre) - regions.centre[number]) @ regions.shaping[number].T
+    means = (moments.own().float().to(regions.centre) - regions.centre[number]) @ regions.shaping[number].T
     for label in range(len(means)):
         mine = (assignment.part == number) & (network.prototype_class == label)
         if mine.any():

@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dprotonet.network import BlackBox
-from dprotonet.training.discriminant import ClassMoments, every_view, fisher_discriminant
+from dprotonet.training.discriminant import every_view, fisher_discriminant
 from dprotonet.training.evaluation import Predictions
 from dprotonet.training.features import FeatureViews
+from dprotonet.training.moments import ClassMoments
 from dprotonet.training.probe import pooled_blocks, pooled_features
 from dprotonet.training.views import ViewSource, chunks, load
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from dprotonet.inference.own import members
 from dprotonet.inference.region_assignment import PartRegion
 from dprotonet.network import DProtoNet
-from dprotonet.training.views import Key, Keys, ViewSource, chunks, derived_seed, load
+from dprotonet.training.views import Key, Keys, ViewSource, chunks, derived_seed, label_tensor, load
 
 Chooser = Callable[[Tensor, int], Tensor]
 """Of regions (B, R, D), for the prototypes from a number on, which region each starts as, (B,)."""
@@ -62,7 +63,12 @@ def _class_means(network: DProtoNet, views: ViewSource, *, batch: int, device: t
     network.eval()
     for view in load(views, chunks(Keys.plain(len(views)), batch), workers=0):
         labels = torch.as_tensor(view.label).to(device)
-        total.index_add_(0, labels, network.encoder(view.inputs.to(device)).float().mean(dim=1))
+        regions = network.encoder(view.inputs.to(device)).float().mean(dim=1)
+        if labels.ndim == 2:
+            total += labels.T @ regions
+            count += labels.sum(dim=0).unsqueeze(1)
+            continue
+        total.index_add_(0, labels, regions)
         count.index_add_(0, labels, torch.ones(len(labels), 1, device=device))
     network.train(was_training)
     return total / count.clamp_min(1)
@@ -77,7 +83,7 @@ def _vectors(
     batch: int,
     device: torch.device,
 ) -> Tensor:
-    keys = _drawn_images(network.prototype_class.cpu(), torch.tensor(views.labels), generator)
+    keys = _drawn_images(network.prototype_class.cpu(), label_tensor(views.labels), generator)
     was_training = network.training
     network.eval()
     pieces: list[Tensor] = []
@@ -105,7 +111,7 @@ def uniform_vectors(network: DProtoNet, *, seed: int) -> Tensor:
 def _drawn_images(prototype_class: Tensor, labels: Tensor, generator: torch.Generator) -> list[Key]:
     keys: list[Key] = []
     for label in prototype_class.unique().tolist():
-        images = (labels == label).nonzero().squeeze(1)
+        images = members(labels, label).nonzero().squeeze(1)
         wanted = int((prototype_class == label).sum())
         order = torch.randperm(len(images), generator=generator).repeat(-(-wanted // len(images)))[:wanted]
         keys += [(index, 0) for index in images[order].tolist()]

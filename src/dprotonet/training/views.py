@@ -95,6 +95,14 @@ class ViewSource(Protocol):
     def __getitem__(self, key: Key) -> View: ...
 
 
+def label_tensor(labels: Any) -> Tensor:
+    """Labels of images as one tensor: numbers of classes (N,), or where there are several rows (N, L)."""
+    if isinstance(labels, Tensor):
+        return labels
+    rows = len(labels) > 0 and isinstance(labels[0], Tensor)
+    return torch.stack(tuple(labels)) if rows else torch.tensor(labels)
+
+
 @runtime_checkable
 class PlacedViews(ViewSource, Protocol):
     """Views of which it is known where their places were in the plain image."""

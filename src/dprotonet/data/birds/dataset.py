@@ -76,6 +76,10 @@ class Birds:
         """The scene of picture `index` with a bird of any species of the set in it."""
         return self._drawn(self.position(index), self.species[species], label=species)
 
+    def drawn_as(self, index: int, kind: Species) -> Sample:
+        """The scene of picture `index` with any bird in it; its label says nothing."""
+        return self._drawn(self.position(index), kind, label=-1)
+
     def exchanged(self, index: int, part: str, variant: Variant) -> Sample:
         """Picture `index` with one part in another variant; the label stays that of the picture."""
         position, label = self._at(index, part)

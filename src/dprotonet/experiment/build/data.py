@@ -9,20 +9,23 @@ import numpy as np
 
 from dprotonet.config import DataConfig, NetworkConfig
 from dprotonet.data.base import ImageData, Splits
-from dprotonet.data.birds import bird_splits
+from dprotonet.data.birds import bird_splits, finding_splits
 from dprotonet.data.cars import cars_splits
 from dprotonet.data.cub import cropped_cub_splits, cub_splits
 from dprotonet.data.folder import folder_splits
 from dprotonet.data.folds import fold_splits
 from dprotonet.data.image_cache import ImageCache
+from dprotonet.data.labelled import labelled_splits
 from dprotonet.data.palm import palm_splits
 from dprotonet.data.reading import Reading
 from dprotonet.data.rsna import rsna_splits
 from dprotonet.errors import UserError
 from dprotonet.progress import Progress
+from dprotonet.training.views import label_tensor
 
 READERS: Mapping[str, Callable[[Path, Reading], Splits]] = {
     "folder": folder_splits,
+    "labels": labelled_splits,
     "cub": cub_splits,
     "cub-cropped": cropped_cub_splits,
     "cars": cars_splits,
@@ -30,6 +33,17 @@ READERS: Mapping[str, Callable[[Path, Reading], Splits]] = {
     "palm": palm_splits,
 }
 """The words before the colon of --data, and who reads such a folder."""
+
+
+DRAWN: Mapping[str, Callable[..., Splits]] = {"birds": bird_splits, "birds-findings": finding_splits}
+"""Data sets that are built in."""
+
+_SEVERAL = ("labels", "birds-findings")  # images of these may have several labels
+
+
+def has_several_labels(data: str) -> bool:
+    """Whether images of a data set, as --data calls it, may have several labels, or none (docs/labels.md)."""
+    return data.partition(":")[0] in _SEVERAL
 
 
 UNKNOWN_DATA = "unknown"
@@ -62,8 +76,8 @@ def _folded(splits: Splits, config: DataConfig) -> Splits:
 
 def _read_splits(config: DataConfig, on_progress: Progress | None) -> Splits:
     kind, _, path = config.data.partition(":")
-    if kind == "birds" and not path:
-        return bird_splits(
+    if config.data in DRAWN:
+        return DRAWN[config.data](
             species=config.species,
             train_per_species=config.train_per_species,
             val_per_species=config.val_per_species,
@@ -89,10 +103,10 @@ def _read_splits(config: DataConfig, on_progress: Progress | None) -> Splits:
 
 
 def _unknown_data(data: str, kind: str) -> str:
-    close = get_close_matches(kind, ["birds", *READERS], n=1)
+    close = get_close_matches(kind, [*DRAWN, *READERS], n=1)
     hint = f"did you mean '{close[0]}'? " if close and close[0] != kind else ""
-    forms = ", ".join(f"{word}:PATH" for word in READERS)
-    return f"--data {data}: unknown data set; {hint}use birds, {forms}"
+    forms = ", ".join([*DRAWN, *(f"{word}:PATH" for word in READERS)])
+    return f"--data {data}: unknown data set; {hint}use {forms}"
 
 
 def needed_images(config: NetworkConfig) -> int:
@@ -107,20 +121,27 @@ def needed_images(config: NetworkConfig) -> int:
 
 def check_data(train: ImageData, prototypes_per_class: int) -> None:
     """Enough classes and enough images for the prototypes asked for."""
-    if len(train.classes) < 2:
+    if len(train.classes) < 2 and not has_rows(train):
         raise UserError(
             f"only one class, '{train.classes[0]}'; a classifier needs at least two class folders"
         )
-    counts = class_counts(train)
+    counts, what = class_counts(train), "label" if has_rows(train) else "class"
     fewest = min(range(len(counts)), key=counts.__getitem__)
     if counts[fewest] < prototypes_per_class:
         raise UserError(
-            f"class '{train.classes[fewest]}' has {counts[fewest]} training images, fewer than its "
+            f"{what} '{train.classes[fewest]}' has {counts[fewest]} training images, fewer than its "
             f"{prototypes_per_class} prototypes; add images or use "
             f"--prototypes-per-class {max(counts[fewest], 1)}"
         )
 
 
+def has_rows(data: ImageData) -> bool:
+    """Whether labels are rows of 0 and 1: an image may have several."""
+    return label_tensor(data.labels).ndim == 2
+
+
 def class_counts(data: ImageData) -> list[int]:
-    """How many images each class has."""
+    """How many images each class has, or each label."""
+    if has_rows(data):
+        return [int(count) for count in label_tensor(data.labels).sum(dim=0)]
     return np.bincount(np.asarray(data.labels), minlength=len(data.classes)).tolist()

@@ -11,6 +11,7 @@ from dprotonet.inference.pool import FocalPrototypes, SlotHead, Slots
 from dprotonet.inference.presence import ChannelMaximum, PresenceHead
 from dprotonet.inference.prototypes import Prototypes
 from dprotonet.inference.region_assignment import PartRegion, RegionAssignment, any_region, own_region
+from dprotonet.inference.several_labels import LabelHead
 from dprotonet.inference.similarity import (
     CosineSimilarity,
     LogSimilarity,
@@ -52,14 +53,16 @@ def build_prototypes(
     return prototypes
 
 
-def build_head(config: NetworkConfig, classes: int, prototypes: Prototypes) -> Head:
+def build_head(config: NetworkConfig, classes: int, prototypes: Prototypes, *, several: bool = False) -> Head:
+    """The head; `several` where an image may have several labels."""
     count = len(prototypes.vectors)
     if config.ownership == "channels":
         return PresenceHead(count, classes)
     if config.ownership == "pool":
         slots = Slots(classes, config.prototypes_per_class, count)
         return SlotHead(slots, own=config.head_own, other=config.head_other)
-    head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    kind = LabelHead if several else Head
+    head = kind(prototypes.prototype_class, own=config.head_own, other=config.head_other)
     if config.regions == "parts" and config.whole:
         _weigh_whole(config, prototypes, head)
     return head

@@ -29,11 +29,13 @@ def build_network(
     pretrained: bool,
     masks: Tensor | None = None,
     owner: Sequence[int] | None = None,
+    several: bool = False,
 ) -> Network:
     """The network of a config; `pretrained=False` leaves the backbone's weights to be loaded.
 
     `masks` and `owner`, the class of each prototype, are those of a stored network, so that loading needs
-    neither the masks' seed nor their file, and knows what pruning left.
+    neither the masks' seed nor their file, and knows what pruning left. `several`: an image may have several
+    labels.
     """
     spec = BackboneSpec.parse(config.backbone)
     wanted = spec if pretrained else BackboneSpec(spec.name, "none")
@@ -57,7 +59,7 @@ def build_network(
         size = size[0] * shaping.finer, size[1] * shaping.finer
     regions = build_regions(config, size, masks=masks, count=count, channels=backbone.channels)
     prototypes = build_prototypes(config, classes, regions.dimension, owner=owner)
-    head = build_head(config, classes, prototypes)
+    head = build_head(config, classes, prototypes, several=several)
     return DProtoNet(Encoder(backbone, shaping, regions), prototypes, head)
 
 

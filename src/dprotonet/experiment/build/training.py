@@ -12,6 +12,7 @@ from dprotonet.config import AugmentationConfig, Config, TrainingConfig
 from dprotonet.data.transforms import Augment
 from dprotonet.experiment.build.trackers import tracker_names
 from dprotonet.inference.losses import PrototypeLoss, balanced_weights
+from dprotonet.inference.several_labels import LabelLoss
 from dprotonet.training.choose_objective import Extra
 from dprotonet.training.phases import (
     Judgement,
@@ -71,10 +72,19 @@ def build_optimizer(config: TrainingConfig) -> type[Adam] | type[AdamW]:
     return AdamW if config.optimizer == "adamw" else Adam
 
 
-def build_loss(config: TrainingConfig, counts: Sequence[int] = ()) -> PrototypeLoss:
-    """`counts` are the training images of each class, which class weights are made of."""
-    weights = balanced_weights(counts) if config.class_weights == "balanced" else ()
+def build_loss(
+    config: TrainingConfig, counts: Sequence[int] = (), *, several: bool = False, images: int = 0
+) -> PrototypeLoss:
+    """`counts` are the training images of each class, which class weights are made of.
+
+    With `several` labels per image, of `images` in all, a label weighs by how many have it not.
+    """
+    balanced = config.class_weights == "balanced"
     strengths = config.cluster, config.separation, config.foreign, config.label_smoothing
+    if several:
+        odds = tuple((images - count) / count for count in counts) if balanced else ()
+        return LabelLoss(*strengths, odds, config.part_dropout)
+    weights = balanced_weights(counts) if balanced else ()
     return PrototypeLoss(*strengths, weights, config.part_dropout)
 
 

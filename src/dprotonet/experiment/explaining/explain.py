@@ -85,7 +85,7 @@ class ExplainedPrediction:
             self.image,
             title=title or self.prediction.name,
             probabilities=likely,
-            rows=[self._drawn(row) for row in self.rows],
+            rows=[drawn_row(row, self.image, self.weights) for row in self.rows],
             rest=self.rest,
             logit=self.prediction.logit,
             notice=warning_of(self.prediction.distance),
@@ -97,25 +97,28 @@ class ExplainedPrediction:
         self.picture().save(stream, format="PNG")
         return stream.getvalue()
 
-    def _blend(self, image: Tensor, found: Explanation) -> Tensor:
-        alpha, beta = self.weights
+
+def drawn_row(row: ExplainedRow, image: Tensor, weights: tuple[float, float]) -> ExplanationRow:
+    """A row as a sheet shows it, of `image` (3, H, W) uint8; weights are α and β of Eq. (18)."""
+    alpha, beta = weights
+
+    def blend(image: Tensor, found: Explanation) -> Tensor:
         return overlay(image, found.heatmap.cpu(), image_weight=alpha, heatmap_weight=beta)
 
-    def _drawn(self, row: ExplainedRow) -> ExplanationRow:
-        return ExplanationRow(
-            boxed_place(self._blend(self.image, row.input), row.item.place),
-            boxed_place(self._blend(row.source_image, row.source), row.item.source_place),
-            row.item.class_name,
-            row.item.prototype,
-            row.item.similarity,
-            row.item.weight,
-            row.item.contribution,
-            row.item.part,
-            row.item.place is not None,
-            row.item.ahead,
-            "" if row.mark is None else row.mark.said,
-            "" if row.mark is None else row.mark.warning,
-        )
+    return ExplanationRow(
+        boxed_place(blend(image, row.input), row.item.place),
+        boxed_place(blend(row.source_image, row.source), row.item.source_place),
+        row.item.class_name,
+        row.item.prototype,
+        row.item.similarity,
+        row.item.weight,
+        row.item.contribution,
+        row.item.part,
+        row.item.place is not None,
+        row.item.ahead,
+        "" if row.mark is None else row.mark.said,
+        "" if row.mark is None else row.mark.warning,
+    )
 
 
 def explain(
@@ -129,6 +132,7 @@ def explain(
     """Each image's prediction with heatmaps of the `top` prototypes that contribute most to it."""
     if top < 1:
         raise UserError(f"top is {top}; at least one prototype has to be explained")
+    model.check_single()
     model.check_sources()
     pixels = [model.pixels(image) for image in images]
     predictions = [item for block in _blocks(images, _IMAGES) for item in model.predict_many(block)]

@@ -175,6 +175,7 @@ def explain_contrast(
     The `top` largest differences get a row. An image that was taken for `versus` itself is compared with its
     runner-up, and `replaced` is true.
     """
+    model.check_single()
     if top < 1:
         raise UserError(f"top is {top}; at least one row has to be explained")
     model.check_sources()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -28,7 +28,7 @@ def folder_for(out: Path, number: int, name: str) -> Path:
 def save_explained(explained: ExplainedPrediction, folder: Path, *, title: str = "") -> dict[str, Any]:
     """A sheet for people and for every row its maps and overlays; what explanation.json says."""
     save_picture(explained.picture(title), folder / "sheet.png")
-    rows = [_save_row(explained, row, place, folder) for place, row in enumerate(explained.rows, 1)]
+    rows = save_rows(explained, explained.rows, folder)
     return _written({**told(explained), "rows": rows, "sheet": "sheet.png"}, folder)
 
 
@@ -36,7 +36,7 @@ def told(explained: ExplainedPrediction) -> dict[str, Any]:
     """What explanation.json says but for the names of files."""
     return {
         **{key: value for key, value in asdict(explained.prediction).items() if key != "evidence"},
-        "rows": [_told_row(explained, row) for row in explained.rows],
+        "rows": [told_row(explained.image_size, row) for row in explained.rows],
         "rest": explained.rest,
         "size": list(explained.image.shape[-2:]),
         "image_size": list(explained.image_size),
@@ -142,11 +142,27 @@ def boxes(explanation: Explanation, image_size: Sequence[int]) -> dict[str, dict
     return {"box": box._asdict(), "box_in_image": stretched._asdict()}
 
 
-def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, folder: Path) -> dict[str, Any]:
+class Explained(Protocol):
+    """An image whose rows are saved: as it was seen, and height and width of the image itself."""
+
+    @property
+    def image(self) -> Tensor: ...
+    @property
+    def image_size(self) -> tuple[int, int]: ...
+
+
+def save_rows(
+    explained: Explained, rows: Sequence[ExplainedRow], folder: Path, *, first: int = 1
+) -> list[dict[str, Any]]:
+    """Maps and overlays of every row; files are numbered from `first`."""
+    return [_save_row(explained, row, place, folder) for place, row in enumerate(rows, first)]
+
+
+def _save_row(explained: Explained, row: ExplainedRow, place: int, folder: Path) -> dict[str, Any]:
     stem = f"{place}-prototype-{row.item.prototype:04d}"
     image, source = f"{stem}-image-", f"{stem}-source-"
     return {
-        **_told_row(explained, row),
+        **told_row(explained.image_size, row),
         "files": _save_maps(folder, row.input, raw=True, stem=image)
         | _save_pictures(folder, row.input, explained.image, stem=image),
         "source_files": _save_maps(folder, row.source, raw=False, stem=source)
@@ -154,12 +170,13 @@ def _save_row(explained: ExplainedPrediction, row: ExplainedRow, place: int, fol
     }
 
 
-def _told_row(explained: ExplainedPrediction, row: ExplainedRow) -> dict[str, Any]:
+def told_row(image_size: Sequence[int], row: ExplainedRow) -> dict[str, Any]:
+    """A row in numbers; `image_size` is height and width of the image itself."""
     return {
         **asdict(row.item),
         "ahead": row.item.ahead,
         **({} if row.mark is None else row.mark.told()),
-        **boxes(row.input, explained.image_size),
+        **boxes(row.input, image_size),
         "source_box": row.source.box()._asdict(),
         "kept": row.input.kept,
         "source_kept": row.source.kept,

@@ -96,6 +96,7 @@ def clean(
     dropping nothing does. A WhatIf in place of a split spares the pass over its images. `on_progress` hears
     of the passes, `on_epoch` of (epochs done, epochs in all).
     """
+    model.check_single()
     without(model, reasons)  # what cannot be dropped is refused here, before the passes over the images
     if "train" not in splits:
         raise ValueError("the last layer learns on the training split: give splits['train']")

@@ -173,6 +173,7 @@ def stored_facts(
     With `train` its fingerprint has to be that of the data they were made on. Without it facts of the same
     weights are believed, so that they outlive the data; only for making them the run's own data is opened.
     """
+    model.check_single()
     model.check_prototypes()
     key = {"weights": tensor_digest(model.network.state_dict()), "nearest": nearest}
     if train is not None:

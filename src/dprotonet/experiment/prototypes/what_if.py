@@ -36,6 +36,7 @@ class WhatIf:
     """
 
     def __init__(self, model: TrainedModel, data: ImageData, *, on_progress: Progress | None = None) -> None:
+        model.check_single()
         found = split_scores(model, data, on_progress)
         self.model, self.data = model, data
         self.scores, self.labels, self.distances = found

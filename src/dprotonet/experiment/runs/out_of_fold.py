@@ -17,6 +17,7 @@ from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.folds import parts_of
 from dprotonet.data.subset import Subset
 from dprotonet.errors import UserError
+from dprotonet.experiment.build.data import has_several_labels
 from dprotonet.experiment.build.training import build_accelerator, build_stages
 from dprotonet.experiment.runs.calibration import (
     VALIDATION,
@@ -51,7 +52,12 @@ def trained_and_calibrated(
 
     What is there stays until the better one is done. A finished run that is resumed is not calibrated twice.
     """
+    several = has_several_labels(trainer.config.data.data)
+    if several and images == "folds":
+        raise UserError("--calibration folds is for one class per image; leave it out for several labels")
     yield from trainer.run()
+    if several:
+        return
     if images == "validation" or _on_folds(trainer.out):
         return
     folds = FOLDS if images == "folds" else None

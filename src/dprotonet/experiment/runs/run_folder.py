@@ -192,7 +192,8 @@ class RunFolder:
     def write_validation(self, done: RoundDone) -> None:
         """Labels and predictions of the validation images at the last round, kept or not."""
         found = done.predictions
-        answers = {"labels": found.labels.tolist(), "predicted": found.logits.argmax(1).tolist()}
+        predicted = (found.logits > 0).int() if found.several else found.logits.argmax(1)
+        answers = {"labels": found.labels.tolist(), "predicted": predicted.tolist()}
         write_text(self.path / "validation.json", json.dumps({"epoch": done.epoch, **answers}))
 
     def read_validation(self) -> tuple[Tensor, Tensor]:

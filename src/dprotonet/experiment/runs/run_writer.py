@@ -59,7 +59,7 @@ class RunWriter:
     def _calibrate(self, event: RoundDone) -> None:
         """What the logits of the model that was kept mean in per cent, from its validation images."""
         found = event.predictions
-        if len(found.labels):
+        if len(found.labels) and not found.several:
             calibration_of(found.logits, found.labels, self.network).write(self.folder.path)
 
     def _familiarise(self) -> None:

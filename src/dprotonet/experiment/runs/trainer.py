@@ -22,7 +22,13 @@ from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.encoder.stages import divided
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import build_splits, check_data, class_counts, needed_images
+from dprotonet.experiment.build.data import (
+    build_splits,
+    check_data,
+    class_counts,
+    has_rows,
+    needed_images,
+)
 from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.experiment.build.trackers import check_trackers, tracked
 from dprotonet.experiment.build.training import (
@@ -153,6 +159,7 @@ class Trainer:
             classes=len(splits.train.classes),
             image_size=self.config.data.image_size,
             pretrained=True,
+            several=has_rows(splits.train),
         )
         for part in network.modules():
             if isinstance(part, (Shaping, Parts, BlackBox)):
@@ -254,7 +261,12 @@ class Trainer:
             sources[1],
             accelerator,
             pusher,
-            loss=build_loss(training, class_counts(splits.train)),
+            loss=build_loss(
+                training,
+                class_counts(splits.train),
+                several=has_rows(splits.train),
+                images=len(splits.train),
+            ),
             extra=build_extra(training),
             settings=settings,
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 
 from dprotonet.config import Config, DataConfig, TrainingConfig
 from dprotonet.errors import UserError
+from dprotonet.experiment.build.data import has_several_labels
 from dprotonet.experiment.build.trackers import tracker_names
 from dprotonet.experiment.build.training import build_augment
 from dprotonet.experiment.settings.recipes import check_rival
@@ -92,6 +93,7 @@ def check_config(config: Config) -> None:
     check_rival(config)
     if config.training.occurrence and config.network.regions != "occurrence":
         raise UserError("--occurrence weighs learned maps; it needs --regions occurrence, or leave it at 0")
+    _check_several_labels(config)
     _check_ownership(config)
     _check_projection(config)
     _check_balance(config.training)
@@ -114,6 +116,22 @@ def _check_balance(config: TrainingConfig) -> None:
         raise UserError(
             "--class-weights balanced and --sampling balanced together would favour rare classes; give one"
         )
+
+
+def _check_several_labels(config: Config) -> None:
+    """What is not there yet where images may have several labels (docs/labels.md)."""
+    if not has_several_labels(config.data.data):
+        return
+    network = config.network
+    obstacles = {
+        f"--network {network.network}": network.network != "dprotonet",
+        f"--ownership {network.ownership}": network.ownership != "class",
+        f"--regions {network.regions}": network.regions == "occurrence",
+        "--folds (nor --mode auto, which needs them)": config.data.folds > 0,
+        "--sampling balanced (--class-weights balanced is)": config.training.sampling == "balanced",
+    }
+    for words in (words for words, present in obstacles.items() if present):
+        raise UserError(f"{words} is not there for data with several labels per image; leave it out")
 
 
 def _check_ownership(config: Config) -> None:

@@ -27,6 +27,7 @@ from dprotonet.experiment.trained.evidence import (
 from dprotonet.experiment.trained.part_names import PartName
 from dprotonet.experiment.trained.prediction import Prediction, prediction_of
 from dprotonet.inference.contrast import likeliest_other
+from dprotonet.inference.several_labels import LabelHead
 from dprotonet.network import BlackBox, Network
 
 
@@ -66,12 +67,16 @@ class Answer:
         """The logits (C,) with those prototypes switched off."""
         if not len(self.scores):
             return self.plain
-        return self._kept(off) @ self._weight.T
+        said = self._kept(off) @ self._weight.T
+        head = self.model.network.head
+        return said + head.bias.detach().cpu().double() if isinstance(head, LabelHead) else said
 
     def probabilities(self, off: Collection[int] = ()) -> Tensor:
         """Of all classes (C,), calibrated where the run is."""
         if self.stated is not None:
             return self.stated
+        if isinstance(self.model.network.head, LabelHead):
+            return self.logits(off).sigmoid()
         return shares_of(self.logits(off), self.model.calibration)
 
     def label(self, off: Collection[int] = ()) -> int:

@@ -63,13 +63,14 @@ class Classifier:
             return cls._of_timm(BackboneSpec.parse(text), device, task, classes)
         if classes:
             raise UserError(f"{text} names its classes itself; names are for a network timm:NAME:WEIGHTS")
-        if task not in (None, "single", SINGLE):
-            raise UserError(f"{text} was trained with one class per image: its task is 'single', not {task}")
         if not Path(text).expanduser().is_dir():
             raise UserError(
                 f"{text} is not a run folder; for a timm model write timm:NAME or timm:NAME:WEIGHTS"
             )
-        return cls.of_model(TrainedModel.load(text, device=device), name=text)
+        found = cls.of_model(TrainedModel.load(text, device=device, several_labels=True), name=text)
+        if task not in (None, found.task.kind, found.task):
+            raise UserError(f"{text} was trained for the task '{found.task.kind}', not {task}")
+        return found
 
     @classmethod
     def of(cls, given: "Classifier | TrainedModel | str | PathLike[str]") -> "Classifier":

@@ -11,6 +11,7 @@ from dprotonet.experiment.runs.place import Place, place_of
 from dprotonet.figures.words import looks_like
 from dprotonet.inference.contrast import Leads, leads
 from dprotonet.inference.region_assignment import PartRegion
+from dprotonet.inference.several_labels import LabelHead
 from dprotonet.network import BlackBox, Network
 
 
@@ -131,8 +132,8 @@ def contrast_in(
 ) -> Contrast | None:
     """How far the prototypes of `label` lead, by the scores (P,) of an image; None without parts."""
     part = part_of_each(network)
-    if part is None or isinstance(network, BlackBox):
-        return None
+    if part is None or isinstance(network, BlackBox) or isinstance(network.head, LabelHead):
+        return None  # labels are no rivals
     found = leads(
         torch.as_tensor(scores, dtype=torch.float64),
         weight=network.head.weight.detach().cpu().double(),

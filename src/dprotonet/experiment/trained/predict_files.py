@@ -19,6 +19,8 @@ from dprotonet.experiment.trained.answered_files import AnsweredFile, answered_t
 from dprotonet.experiment.trained.prediction_table import (
     Row,
     check_table,
+    label_columns,
+    label_row,
     table_columns,
     table_row,
     write_table,
@@ -71,7 +73,7 @@ def predict_files(
     """
     group = group or Group()
     chosen = settings or TableSettings()
-    columns = table_columns(min(chosen.likely, len(model.classes)), chosen.coverage)
+    columns = _columns(model, chosen)
     table = UnfinishedTable(out, _basis(model, chosen), len(columns))
     check_table(out, overwrite=overwrite)
     check_dicom([str(path) for path in paths])
@@ -89,6 +91,12 @@ def predict_files(
         summary = _summary(columns, table.rows(stamps))
         table.remove()
     return replace(summary, kept=sum(map(old.__contains__, stamps)), dropped=len(old.difference(stamps)))
+
+
+def _columns(model: TrainedModel, settings: TableSettings) -> list[str]:
+    if model.several_labels:
+        return label_columns(model.classes)
+    return table_columns(min(settings.likely, len(model.classes)), settings.coverage)
 
 
 def _begun(table: UnfinishedTable, *, overwrite: bool) -> set[str]:
@@ -109,6 +117,8 @@ def _append(
     count, classes = 0, min(settings.likely, len(model.classes))
 
     def stamped(item: AnsweredFile) -> tuple[str, Row]:
+        if model.several_labels:
+            return missing[item.path], label_row(item, model.classes)
         return missing[item.path], table_row(item, classes, settings.coverage)
 
     batches = batches_of(list(missing), settings.batch_size)

@@ -2,6 +2,10 @@
 
     file, class, probability, familiar, distance, class_2, probability_2, …, class_set, error
 
+Where an image may have several labels:
+
+    file, probability_LABEL, …, familiar, distance, error
+
 A row either has a class or says in `error` why the image could not be read. Numbers have six decimals. A file
 name that is no text in any encoding is written with the bytes in question as \\udcXX. `class_set`, where a
 coverage is asked for, is a JSON list.
@@ -43,6 +47,21 @@ def table_row(item: AnsweredFile, likely: int, coverage: float | None = None) ->
     rest = [cell for pair in others for cell in pair]
     distance = None if said.distance is None else round(said.distance, _DECIMALS)
     return [name, *first, said.familiar, distance, *rest, *_set_cell(said), None]
+
+
+def label_columns(labels: Sequence[str]) -> list[str]:
+    """Names of the columns where an image may have several labels: a probability for each."""
+    return ["file", *(f"probability_{_text(name)}" for name in labels), "familiar", "distance", "error"]
+
+
+def label_row(item: AnsweredFile, labels: Sequence[str]) -> list[Cell]:
+    """The cells of one image, in the order of `label_columns`."""
+    name = _text(str(item.path))
+    if item.answer is None:
+        return [name, *[None] * (len(labels) + 2), _text(item.reason)]
+    shares: list[Cell] = [round(value, _DECIMALS) for value in item.answer.probabilities().tolist()]
+    distance = None if item.answer.distance is None else round(item.answer.distance, _DECIMALS)
+    return [name, *shares, item.answer.familiar, distance, None]
 
 
 def _set_cell(said: Prediction) -> list[Cell]:

@@ -15,6 +15,7 @@ from dprotonet.data.transforms import Normalise, Views
 from dprotonet.encoder.backbone import Backbone
 from dprotonet.encoder.level_averages import Levels, every_level
 from dprotonet.errors import UserError
+from dprotonet.experiment.build.data import has_several_labels
 from dprotonet.experiment.build.network import build_network, build_normalise
 from dprotonet.experiment.runs.calibration import (
     Calibration,
@@ -36,10 +37,11 @@ from dprotonet.experiment.runs.place import Place, places_of, region_places
 from dprotonet.experiment.runs.run_folder import PrototypeRecord, RunFolder, completed
 from dprotonet.experiment.settings.config_check import check_config
 from dprotonet.experiment.trained.answer import Answer
+from dprotonet.experiment.trained.findings import Findings, findings_of
 from dprotonet.experiment.trained.image_like import ImageLike, name_of, several, square, squares
 from dprotonet.experiment.trained.part_names import PartName, read_part_names, write_part_names
 from dprotonet.experiment.trained.prediction import Prediction
-from dprotonet.interpretation.task import SINGLE
+from dprotonet.interpretation.task import SINGLE, Task
 from dprotonet.network import BlackBox, DProtoNet, Evidence, Network
 from dprotonet.progress import Progress
 from dprotonet.training.checkpoint import load_weights
@@ -66,14 +68,27 @@ class TrainedModel:
         self.familiarity: Familiarity | None = None  # from when on an image is strange to this model
         self.calibration: Calibration | None = None  # what its logits mean in per cent
         self.part_names: dict[int, PartName] = {}  # by prototype, of those that have one
-        self.task = SINGLE  # what the network's outputs mean: trained here, one class per image
+        self.several_labels = has_several_labels(config.data.data)  # per image, or none
+        self.task = Task("multilabel") if self.several_labels else SINGLE  # what the network's outputs mean
 
     @classmethod
-    def load(cls, folder: str | PathLike[str], *, device: str | torch.device | None = None) -> Self:
-        """A model from its run folder, on `device` (the CPU unless named)."""
+    def load(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        device: str | torch.device | None = None,
+        several_labels: bool = False,
+    ) -> Self:
+        """A model from its run folder, on `device` (the CPU unless named).
+
+        One whose images may have several labels is refused unless the caller says that it knows them.
+        """
         run = RunFolder(Path(folder).expanduser())
         config = run.read_config()
         check_config(config)
+        several = has_several_labels(config.data.data)
+        if several and not several_labels:
+            raise _single_only(str(run.path))
         classes, records = run.read_prototypes()
         tensors = run.read_weights(records)
         network = build_network(
@@ -83,6 +98,7 @@ class TrainedModel:
             pretrained=False,
             masks=tensors.get("encoder.regions.masks"),
             owner=[classes.index(record.class_name) for record in records] or None,
+            several=several,
         )
         load_weights(network, tensors, path=run.path / "model.safetensors")
         if len(records) != (0 if isinstance(network, BlackBox) else len(network.prototypes.vectors)):
@@ -154,14 +170,31 @@ class TrainedModel:
         self, images: ImageLike | Iterable[ImageLike], *, coverage: float | None = None
     ) -> list[Prediction]:
         """The same for a batch of images."""
+        self.check_single()
         self.check_coverage(coverage)
         asked = several(images)
         found = zip(asked, self.answers(asked), strict=True)
         return [answer.prediction(name_of(image), coverage=coverage) for image, answer in found]
 
+    def findings(self, images: ImageLike | Iterable[ImageLike]) -> list[Findings]:
+        """Where an image may have several labels: each with its probability and evidence."""
+        if not self.several_labels:
+            raise UserError("this run knows one class per image: use predict")
+        asked = several(images)
+        return [
+            findings_of(answer, name_of(image))
+            for image, answer in zip(asked, self.answers(asked), strict=True)
+        ]
+
+    def check_single(self) -> None:
+        """An error where an image may have several labels, for what is about its one class."""
+        if self.several_labels:
+            raise _single_only("" if self.folder is None else str(self.folder))
+
     def check_coverage(self, coverage: float | None) -> None:
         """An error where prediction sets cannot promise so much, before any work is done."""
         if coverage is not None:
+            self.check_single()
             set_source(self.calibration, coverage)
 
     def answer(self, image: ImageLike) -> Answer:
@@ -265,6 +298,14 @@ class TrainedModel:
         (target / "prototypes").mkdir(exist_ok=True)
         for name in {record.image for record in self.prototypes if record.image}:
             (target / name).write_bytes((self.folder / name).read_bytes())
+
+
+def _single_only(name: str) -> UserError:
+    return UserError(
+        f"{name or 'this run'} knows several labels per image, and this is for one class per image; for such "
+        "runs there are evaluate, predict, explain, saliency, familiarity, and in Python model.findings and "
+        "model.explain_findings (docs/labels.md)"
+    )
 
 
 def on_device(network: Module, device: str | torch.device | None) -> Module:
