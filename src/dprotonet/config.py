@@ -27,7 +27,7 @@ class DataConfig:
 
     data: str = "birds"
     """`birds` (built in), `folder:PATH` with train/CLASS/* and test/CLASS/*, `labels:PATH` with labels.csv
-    (several labels per image, as `birds-findings`: docs/labels.md), or a public data set: `cub:PATH`, `cub-cropped:PATH`, `cars:PATH`, `rsna:PATH`, `palm:PATH`."""
+    (several per image, as `birds-findings`), or a public data set such as `cub:PATH` (docs/data.md)."""
     image_size: int = 224
     """Side of the square the network sees (Section 4.3)."""
     val_fraction: float = 0.1

@@ -1,4 +1,4 @@
-"""Closed forms for several labels: what each label adds, and the weights and bias of its logistic regression."""
+"""Closed forms for several labels: what each label adds, and the weights and bias of its regression."""
 
 import pytest
 import torch

@@ -35,7 +35,8 @@ class CheckArguments:
     """
 
     data: Annotated[str, tyro.conf.Positional]
-    """As --data in train: birds, birds-findings, folder:PATH, labels:PATH (with labels.csv), cub:PATH, cub-cropped:PATH, cars:PATH, rsna:PATH, palm:PATH."""
+    """As --data in train: birds, birds-findings, folder:PATH, labels:PATH, cub:PATH, cub-cropped:PATH,
+    cars:PATH, rsna:PATH, palm:PATH."""
     out: Path = Path("data-check")
     """Folder for check.json and sheet.png."""
     json: bool = False

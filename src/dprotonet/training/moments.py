@@ -109,8 +109,10 @@ class LabelMoments:
     def within(self) -> Tensor:
         """The covariance of what labels do not explain (D, D)."""
         found = self.coefficients()
-        explained = found.T @ self.cross
-        return (self.square - (explained + explained.T) / 2) / self.label_square[0, 0]
+        shared = found.T @ self.cross
+        return (self.square - shared - shared.T + found.T @ self.label_square @ found) / self.label_square[
+            0, 0
+        ]
 
 
 Moments = ClassMoments | LabelMoments
