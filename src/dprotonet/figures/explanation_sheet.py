@@ -73,12 +73,12 @@ def explanation_sheet(
     `rows` are drawn in the order given, `rest` is what all other prototypes contribute together. Numbers that
     do not add up are refused. A `notice` stands in amber above the predicted class.
     """
-    return decision_sheet(image, Decision(title, probabilities, rows, rest, logit, explained, notice))
+    decision = Decision(title, probabilities, rows, rest, logit, explained, notice)
+    return decision_sheet(image, decision, rows)
 
 
-def decision_sheet(image: Tensor, decision: Decision) -> Image.Image:
-    """The same of a decision whose words are given, such as one label of several."""
-    rows = decision.rows
+def decision_sheet(image: Tensor, decision: Decision, rows: Sequence[ExplanationRow]) -> Image.Image:
+    """The same of a decision whose words are given, such as one label of several; `rows` are its rows."""
     notes = [BOXED] if any(row.boxed for row in rows) else []
     notes += [ORDERED] if any(row.ahead for row in rows) else []
     bottom = max(decision.bottom + KEY + NOTE * len(notes), LEDGER.bottom(len(rows)))

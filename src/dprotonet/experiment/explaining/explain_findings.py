@@ -56,26 +56,22 @@ class ExplainedFindings:
 
     def picture(self, title: str = "") -> Image.Image:
         """One sheet: a group of rows for each finding, each adding up to its own logit."""
-        likely = [(one.name, one.probability) for one in self.found.labels]
-        return stack(
-            [
-                decision_sheet(
-                    self.image,
-                    Decision(
-                        title or self.found.name,
-                        likely,
-                        [drawn_row(row, self.image, self.weights) for row in group.rows],
-                        group.rest,
-                        group.finding.logit,
-                        explained=group.finding.name,
-                        notice=warning_of(self.found.distance),
-                        word="present" if group.finding.present else "not present",
-                        others=f"bias ({number(group.finding.bias, signed=True)}) and all other prototypes",
-                    ),
-                )
-                for group in self.groups
-            ]
+        return stack([self._drawn(group, title or self.found.name) for group in self.groups])
+
+    def _drawn(self, group: ExplainedFinding, title: str) -> Image.Image:
+        rows = [drawn_row(row, self.image, self.weights) for row in group.rows]
+        decision = Decision(
+            title,
+            [(one.name, one.probability) for one in self.found.labels],
+            rows,
+            group.rest,
+            group.finding.logit,
+            explained=group.finding.name,
+            notice=warning_of(self.found.distance),
+            word="present" if group.finding.present else "not present",
+            others=f"bias ({number(group.finding.bias, signed=True)}) and all other prototypes",
         )
+        return decision_sheet(self.image, decision, rows)
 
     def _repr_png_(self) -> bytes:
         """As a notebook shows it: the sheet."""
