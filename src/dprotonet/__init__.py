@@ -27,6 +27,9 @@ _HOME = {
     "Model": "dprotonet.experiment.model",
     "Prediction": "dprotonet.experiment.trained.prediction",
     "EvidenceItem": "dprotonet.experiment.trained.evidence",
+    "Finding": "dprotonet.experiment.trained.findings",
+    "Findings": "dprotonet.experiment.trained.findings",
+    "ExplainedFindings": "dprotonet.experiment.explaining.explain_findings",
     "ExplainedPrediction": "dprotonet.experiment.explaining.explain",
     "OnnxModel": "dprotonet.experiment.transfer.export.onnx_model",
     "UserError": "dprotonet.errors",
@@ -90,9 +93,12 @@ __all__ = [  # spelt out for type checkers; the same names as _HOME
     "DataConfig",
     "EpochDone",
     "EvidenceItem",
+    "ExplainedFindings",
     "ExplainedPrediction",
     "ExplainingConfig",
     "Explanation",
+    "Finding",
+    "Findings",
     "Model",
     "ModuleNode",
     "NetworkConfig",
@@ -143,12 +149,14 @@ if TYPE_CHECKING:
     from dprotonet.experiment.api import classifier, load, open_data, similarity_maps, train
     from dprotonet.experiment.build.network import build_network
     from dprotonet.experiment.explaining.explain import ExplainedPrediction
+    from dprotonet.experiment.explaining.explain_findings import ExplainedFindings
     from dprotonet.experiment.explaining.saliency import Saliency, saliency
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.runs.choose_mode import Trial
     from dprotonet.experiment.runs.trainer import Preparing
     from dprotonet.experiment.trained.classifier import Classifier
     from dprotonet.experiment.trained.evidence import EvidenceItem
+    from dprotonet.experiment.trained.findings import Finding, Findings
     from dprotonet.experiment.trained.prediction import Prediction
     from dprotonet.experiment.transfer.export.onnx_model import OnnxModel
     from dprotonet.interpretation.base import Explanation

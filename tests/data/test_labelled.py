@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from dprotonet.data.folder import folder_splits
 from dprotonet.data.labelled import LabelledImages, labelled_splits, share_by_label
 from dprotonet.data.reading import Reading
 from dprotonet.data.scan import ImageFile
@@ -100,3 +101,8 @@ def test_the_same_image_in_two_splits_is_a_leak(tmp_path: Path) -> None:
     (tmp_path / "d.png").write_bytes((tmp_path / "a.png").read_bytes())
     with pytest.raises(UserError, match="the same file in two splits"):
         labelled_splits(tmp_path, READING)
+
+
+def test_a_folder_without_classes_is_told_what_its_table_is_for(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"use labels:"):
+        folder_splits(labelled_folder(tmp_path, ["a.png,x"]), READING)

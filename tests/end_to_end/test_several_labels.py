@@ -162,6 +162,7 @@ def test_settings_that_are_not_there_are_refused(place: Path, tmp_path: Path) ->
     for changes in (
         {"network": "blackbox"},
         {"folds": 3},
+        {"mode": "auto"},
         {"sampling": "balanced"},
         {"calibration": "folds"},
     ):

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 
 from dprotonet.data.base import Splits
 from dprotonet.data.duplicates import find_duplicates, report_duplicates
+from dprotonet.data.label_table import NAME as TABLE
 from dprotonet.data.listed import ListedImages
 from dprotonet.data.problems import some
 from dprotonet.data.reading import Reading
@@ -124,6 +125,8 @@ def _layout_message(root: Path) -> str:
     message = f"{root} must hold {_LAYOUT}; found: {some([*others, *images]) or 'nothing'}."
     if loose and not folders:
         message += " Images need a folder for each class, in ROOT/train and in ROOT/test."
+    if (root / TABLE).is_file():
+        return f"{message} It has {TABLE}: for several labels per image use labels:{root}"
     if inner := [folder for folder in folders if (folder / "train").is_dir()]:
         return f"{message} The folder inside has train/: did you mean {inner[0]}?"
     bare = [f.name for f in folders if f.name not in SPLITS and any(map(is_image, _children(f)))]

@@ -21,7 +21,7 @@ from torch import Tensor
 from dprotonet.config import Config
 from dprotonet.data.folds import TooFewForFolds
 from dprotonet.errors import UserError
-from dprotonet.experiment.build.data import RememberedSplits
+from dprotonet.experiment.build.data import RememberedSplits, has_several_labels
 from dprotonet.experiment.build.trackers import check_trackers
 from dprotonet.experiment.build.training import default_cache
 from dprotonet.experiment.runs.cross_validation import CrossValidation, FoldStep
@@ -111,6 +111,8 @@ class ModeTrials:
         """Train what is missing; what was decided is handed over at the end."""
         if self.config.data.folds:
             raise UserError("--mode auto makes folds of its own; give --folds with --mode frozen or joint")
+        if has_several_labels(self.config.data.data):
+            raise UserError("--mode auto is not there for several labels per image; give frozen or joint")
         check_trackers(self.config.training)  # of the run that follows; trials are sent to none
         for mode in MODES:
             check_config(final_config(with_mode(self.config, mode)))
