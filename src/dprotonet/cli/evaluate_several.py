@@ -71,13 +71,13 @@ def print_labels(summary: dict[str, Any]) -> None:
     for name in (
         "label",
         "images",
-        "average precision",
+        "AP",
         "chance",
         "AUROC",
         "95 %",
         "F1",
         "found",
-        "rightly denied",
+        "denied",
     ):
         table.add_column(name, justify="left" if name == "label" else "right")
     for name, one in summary["per_label"].items():
@@ -93,6 +93,12 @@ def print_labels(summary: dict[str, Any]) -> None:
         "mean", str(summary["images"]), precision, chance, area, "", _number(summary["mean_f1"]), "", ""
     )
     console.print(table)
+    console.print(
+        "AP: average precision, beside what chance gives; found: share of images with the label that are called "
+        "so at 50 %; denied: of those without it that are not",
+        soft_wrap=True,
+        highlight=False,
+    )
     right, every = percent(summary["label_accuracy"]), percent(summary["all_labels_right"])
     console.print(f"labels right: {right}; images with all labels right: {every}", highlight=False)
     console.print("probabilities are not calibrated (calibration is for one class per image)", soft_wrap=True)

@@ -69,7 +69,7 @@ class Classifier:
             )
         found = cls.of_model(TrainedModel.load(text, device=device, several_labels=True), name=text)
         if task not in (None, found.task.kind, found.task):
-            raise UserError(f"{text} was trained for the task '{found.task.kind}', not {task}")
+            raise UserError(f"{text} was trained here: its task is '{found.task.kind}', not {task}")
         return found
 
     @classmethod
