@@ -94,8 +94,8 @@ def print_labels(summary: dict[str, Any]) -> None:
     )
     console.print(table)
     console.print(
-        "AP: average precision, beside what chance gives; found: share of images with the label that are called "
-        "so at 50 %; denied: of those without it that are not",
+        "AP: average precision, beside what chance gives; found: share of images with the label that are "
+        "called so at 50 %; denied: of those without it that are not",
         soft_wrap=True,
         highlight=False,
     )
