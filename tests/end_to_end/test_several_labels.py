@@ -166,6 +166,7 @@ def test_settings_that_are_not_there_are_refused(place: Path, tmp_path: Path) ->
         {"folds": 3},
         {"mode": "auto"},
         {"sampling": "balanced"},
+        {"head_other": -0.5},
         {"calibration": "folds"},
     ):
         assert main(words(data, tmp_path / "no", tmp_path / "cache", **changes)) == 2, changes

@@ -83,11 +83,24 @@ def test_right_counts_labels() -> None:
 
 
 def test_evidence_and_bias_make_the_logit() -> None:
-    head = LabelHead(OWNER, own=2.0, other=0.0)
+    head = LabelHead(OWNER)
     torch.nn.init.constant_(head.bias, -1.5)
     scores = torch.rand(2, 6)
     said = head.contributions(scores, torch.tensor([1, 2])).sum(dim=1) + head.bias[[1, 2]]
     assert torch.allclose(said, head(scores)[[0, 1], [1, 2]])
+
+
+def test_a_step_leaves_no_weight_below_0_nor_to_other_labels() -> None:
+    head = LabelHead(OWNER)
+    with torch.no_grad():
+        head.weight.copy_(torch.randn(3, 6, generator=torch.Generator().manual_seed(0)))
+    before = head.weight.clone()
+    head.after_step()
+    own = torch.arange(3).unsqueeze(1) == OWNER
+    assert torch.equal(head.weight, torch.where(own, before.clamp_min(0), 0.0))
+    kept = torch.tensor([True, False, True, True, True, True])
+    assert head.narrowed(kept)(torch.ones(1, 5)).shape == (1, 3)
+    assert "own" not in head.state_dict()
 
 
 def test_sources_have_the_label() -> None:

@@ -99,7 +99,7 @@ def test_weights_of_a_label_are_not_negative_and_others_nothing() -> None:
     scores[:, 0] += 2 * labels[:, 0]
     scores[:, 1] -= 2 * labels[:, 0]  # looks like the label where it is not
     scores[:, 3] += 2 * labels[:, 1]
-    head = LabelHead(torch.tensor([0, 0, 1, 1]), own=1.0, other=-0.5)
+    head = LabelHead(torch.tensor([0, 0, 1, 1]))
     fit_label_head(head, scores, labels, torch.tensor([0, 0, 1, 1]))
     assert (head.weight >= 0).all()
     assert head.weight[0, 1] == 0

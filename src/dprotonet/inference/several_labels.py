@@ -20,14 +20,30 @@ class LabelHead(Head):
 
     Deviation: the paper's head has no bias. A sigmoid needs one: similarities are not negative, so that
     without it a label could hardly be denied.
+    Deviation: the paper's weights to prototypes of other classes start below 0. Another label is no evidence
+    against this one, so here they are and stay 0; and what looks like a label never speaks against it.
     """
 
-    def __init__(self, prototype_class: Tensor, *, own: float = 1.0, other: float = 0.0) -> None:
-        super().__init__(prototype_class, own=own, other=other)
+    own: Tensor
+
+    def __init__(self, prototype_class: Tensor) -> None:
+        super().__init__(prototype_class, own=1.0, other=0.0)
+        self.register_buffer("own", self.weight.detach() > 0, persistent=False)
         self.bias = nn.Parameter(torch.zeros(len(self.weight)))
 
     def forward(self, scores: Tensor) -> Tensor:
         return super().forward(scores) + self.bias
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Weights of a label's own prototypes stay 0 or more, others 0."""
+        self.weight.clamp_min_(0).mul_(self.own)
+
+    def narrowed(self, kept: Tensor) -> Head:
+        """The same layer without the prototypes that are not `kept` (P,) bool."""
+        fewer = super().narrowed(kept)
+        fewer.own = self.own[:, kept].clone()
+        return fewer
 
 
 @dataclass(frozen=True)

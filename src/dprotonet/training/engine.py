@@ -26,7 +26,7 @@ from dprotonet.network import BlackBox, DProtoNet, Network
 from dprotonet.training.choose_objective import Extra, served, set_epoch, whole_objective
 from dprotonet.training.evaluation import Validation, evaluate, share_of
 from dprotonet.training.events import EpochDone, Event, PushDone, RoundDone, StepDone
-from dprotonet.training.label_head import fit_label_head
+from dprotonet.training.label_head import FITTED, fit_label_head
 from dprotonet.training.memory import Piece, in_pieces, statistics_at_rest
 from dprotonet.training.objective import BatchLoss, HeadObjective, Sums
 from dprotonet.training.phases import (
@@ -127,6 +127,8 @@ class Engine:
         if self.accelerator.num_processes > 1 and not pieces:
             share_statistics(self.network)
         self.epochs, self.pretrained = planned_epochs(stages), pretraining(stages)
+        if self.position == Position():
+            self.fit_head()
         while not self._out_of_patience():
             stage = stages[self.position.stage] if self.position.stage < len(stages) else None
             if self.position.round_open and not _is_last_layer(stage):
@@ -281,11 +283,12 @@ class Engine:
 
     def fit_head(self) -> None:
         """Where images have several labels: weights and biases of the head, by the scores as they are."""
-        head = self.prototyped.head
+        head = self.network.head
         if isinstance(head, LabelHead):
             found = self._scores(self.train_views)
-            rows = found.scores[torch.arange(len(found))]
-            fit_label_head(head, rows, label_tensor(found.labels), self.prototyped.prototype_class)
+            some = torch.arange(0, len(found), -(-len(found) // FITTED))
+            labels = label_tensor(found.labels)[some]
+            fit_label_head(head, found.scores[some], labels, self.prototyped.prototype_class)
 
     def validate(self) -> Validation:
         """How the network does on the validation split, as it is now."""

@@ -58,7 +58,8 @@ class Validation:
     def judged(self) -> float:
         """What the model that is kept is chosen by."""
         if self.predictions.several:
-            return mean_average_precision(self.predictions.logits, self.predictions.labels)
+            found = mean_average_precision(self.predictions.logits, self.predictions.labels)
+            return self.accuracy if found != found else found  # no validation image has any label
         return balanced_accuracy(self.predictions.confusion) if self.balanced else self.accuracy
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from dprotonet.inference.several_labels import LabelHead
 
 RIDGE = 3e-3  # on weights of scores of unit spread; chosen on validation images (docs/labels.md)
+FITTED = 50_000  # images at most, evenly spread
 _STEPS = 400
 
 

@@ -61,8 +61,9 @@ def build_head(config: NetworkConfig, classes: int, prototypes: Prototypes, *, s
     if config.ownership == "pool":
         slots = Slots(classes, config.prototypes_per_class, count)
         return SlotHead(slots, own=config.head_own, other=config.head_other)
-    kind = LabelHead if several else Head
-    head = kind(prototypes.prototype_class, own=config.head_own, other=config.head_other)
+    if several:
+        return LabelHead(prototypes.prototype_class)
+    head = Head(prototypes.prototype_class, own=config.head_own, other=config.head_other)
     if config.regions == "parts" and config.whole:
         _weigh_whole(config, prototypes, head)
     return head

@@ -4,7 +4,7 @@ import logging
 
 from dprotonet.config import Config, TrainingConfig
 from dprotonet.data.base import ImageData, Splits
-from dprotonet.experiment.build.data import class_counts
+from dprotonet.experiment.build.data import class_counts, has_rows
 from dprotonet.experiment.settings.epochs import Epochs
 
 logger = logging.getLogger(__name__)
@@ -21,8 +21,18 @@ def warn_of_data(splits: Splits, training: TrainingConfig) -> None:
             "add images, or set a larger share of them aside for validation",
             len(splits.val),
         )
-    if "balanced" not in (training.class_weights, training.sampling):
+    if has_rows(splits.train):
+        _warn_of_rare_labels(splits.train)
+    elif "balanced" not in (training.class_weights, training.sampling):
         _warn_of_imbalance(splits.train)
+
+
+def _warn_of_rare_labels(train: ImageData) -> None:
+    for name, count in zip(train.classes, class_counts(train), strict=True):
+        if count < FEW_IMAGES:
+            logger.warning(
+                "label '%s' has only %d training images: it is hardly learned from so few", name, count
+            )
 
 
 def _warn_of_imbalance(train: ImageData) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from dprotonet.config import Config, TrainingConfig
 from dprotonet.errors import UserError
+from dprotonet.experiment.build.data import has_several_labels
 
 _MASKS = ("mask_style", "masks", "mask_grid", "mask_contrast", "mask_seed", "mask_file")
 _PROTOTYPES = (
@@ -37,6 +38,9 @@ def check_idle(configs: Sequence[Config], given: Collection[str]) -> None:
 
 def _idle(config: Config) -> Iterator[tuple[str, str]]:
     """Settings that the others silence, by `section.key`, and why."""
+    if has_several_labels(config.data.data):
+        here = "with several labels per image, whose head is solved for (docs/labels.md); leave it out"
+        yield from ((key, here) for key in ("network.head_own", "network.head_other", "training.foreign"))
     for key, reason in _idle_in_network(config):
         yield f"network.{key}", reason
     for key, reason in _idle_in_training(config):
