@@ -73,7 +73,7 @@ def test_evaluate(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["evaluate", str(place / "run"), "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "AUROC" in said
-    assert "marked breast" in said
+    assert "crest" in said
 
 
 def test_predict_adds_up(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
