@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from dprotonet.training.evaluation import Predictions
 from dprotonet.training.features import FeatureViews
+from dprotonet.training.views import label_tensor
 
 _BLOCK = 1024  # images
 _STRENGTHS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -77,5 +78,5 @@ def pooled_blocks(views: FeatureViews, *, augmented: bool) -> Iterator[tuple[Ten
     for first in range(0, len(views), _BLOCK):
         images = range(first, min(first + _BLOCK, len(views)))
         rows = [views.features[index, :variants].mean(axis=(-2, -1), dtype="float32") for index in images]
-        labels = torch.tensor([views.labels[index] for index in images])
-        yield torch.from_numpy(np.concatenate(rows)), labels.repeat_interleave(variants)
+        labels = label_tensor([views.labels[index] for index in images])
+        yield torch.from_numpy(np.concatenate(rows)), labels.repeat_interleave(variants, dim=0)
