@@ -42,6 +42,7 @@ class LabelHead(Head):
     def narrowed(self, kept: Tensor) -> Head:
         """The same layer without the prototypes that are not `kept` (P,) bool."""
         fewer = super().narrowed(kept)
+        assert isinstance(fewer, LabelHead)
         fewer.own = self.own[:, kept].clone()
         return fewer
 
