@@ -23,6 +23,7 @@ import familiarity_tables
 import fuzz_tables
 import quality_tables
 import training_tables
+import transformer_tables
 
 DOCS = Path(__file__).resolve().parent
 TABLES = {
@@ -50,6 +51,7 @@ PAGES = {
         "paper_decoder",
     ),
     "reliability.md": ("fuzz",),
+    "transformers.md": tuple(transformer_tables.TABLES),
     "../README.md": ("summary",),
 }
 KEPT = (
@@ -212,6 +214,7 @@ DRAWN_OTHERWISE = {
     **fuzz_tables.TABLES,
     **quality_tables.TABLES,
     **training_tables.TABLES,
+    **transformer_tables.TABLES,
     "frozen-choice": choices,
     "joint-choice": trials,
     "summary": lambda _: summary(),

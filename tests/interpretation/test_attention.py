@@ -282,6 +282,25 @@ def test_a_network_without_attention_is_refused(name: str) -> None:
         EXPLAINERS[name].make(lambda given: given.flatten(1))
 
 
+class OfTorch(nn.Module):
+    """Attention inside torch's own module."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches, self.head = nn.Conv2d(3, 8, 16, stride=16), nn.Linear(8, 5)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, given: Tensor) -> Tensor:
+        tokens = self.patches(given).flatten(2).mT
+        return self.head((tokens + self.attention(tokens, tokens, tokens)[0]).mean(dim=1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_attention_that_is_not_seen_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="no attention was seen in this network"):
+        raw(name, OfTorch().eval())
+
+
 def test_of_a_single_output_class_0_is_what_lowers_it() -> None:
     model = vit(num_classes=1)
     for_it, against_it = (raw("attnlrp", model, labels=label) for label in (1, 0))
