@@ -21,6 +21,7 @@ MAPS = {  # of a view, EfficientNet-Lite0 at 224 pixels
     "masks, --feature-channels 128": (128, 7, 7),
     "parts, two levels": (256, 14, 14),
 }
+BESIDE = 2944  # numbers of a view beside its map: averages and deviations of the channels of all levels
 CLASSES_OF_A_BATCH = 2  # in a push, which goes over a folder in its order: only their prototypes matter
 ANSWER = 1150  # bytes of a prototype in /api/prototypes: benchmarks/scale.py --images 2000 --classes 20
 MASKS, DIMENSION, EPOCHS, LAST_LAYER = 720, 512, 30, 20
@@ -47,8 +48,8 @@ def sizes(growth: dict[str, Any]) -> dict[str, Any]:
     return {
         "cache, gigabytes": {
             name: {
-                "with 4 augmentations": round(views * 2 * channels * height * width / 1e9, 1),
-                "without": round(IMAGES * 2 * channels * height * width / 1e9, 1),
+                "with 4 augmentations": round(views * 2 * (channels * height * width + BESIDE) / 1e9, 1),
+                "without": round(IMAGES * 2 * (channels * height * width + BESIDE) / 1e9, 1),
             }
             for name, (channels, height, width) in MAPS.items()
         },

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dprotonet.encoder.backbone import load_backbone
-from dprotonet.encoder.level_averages import LevelAverages, averages_of, every_level
+from dprotonet.encoder.level_averages import LevelAverages, averages_of, every_level, seen_once
 from dprotonet.encoder.levels import JoinedLevels, intermediates
 
 IMAGES = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(0))
@@ -45,3 +45,21 @@ def test_joined_levels_give_their_own_map_beside_all_levels() -> None:
     found = LevelAverages(joined, levels.taken).seen(IMAGES)
     torch.testing.assert_close(found.feature_map, joined(IMAGES))
     torch.testing.assert_close(found.averages, LevelAverages(plain, levels.taken)(IMAGES))
+
+
+@torch.no_grad()
+def test_one_pass_gives_all_that_is_kept() -> None:
+    """The same feature map, averages and pooled last map as passes for each alone."""
+    plain = load_backbone("timm:resnet18:none", image_size=64).eval()
+    joined = JoinedLevels(plain, 2, image_size=64, channels=32).eval()
+    passes: list[int] = []
+    plain.trunk.conv1.register_forward_pre_hook(lambda *_: passes.append(1))
+    look = seen_once(joined, 64)
+    passes.clear()
+    kept = look(IMAGES)
+    assert len(passes) == 1
+    levels = every_level(joined, 64)
+    assert torch.equal(kept.feature_map, joined(IMAGES).half())
+    together = torch.cat([kept.averages, kept.pooled, kept.deviation], dim=1)
+    assert torch.equal(together, LevelAverages(joined, levels.taken)(IMAGES).half())
+    torch.testing.assert_close(kept.pooled.float(), plain(IMAGES).mean(dim=(-2, -1)), rtol=1e-3, atol=1e-3)

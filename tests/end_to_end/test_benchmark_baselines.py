@@ -108,8 +108,9 @@ def test_every_form_of_the_table_has_them(done: Path) -> None:
 
 def test_they_need_no_features_of_their_own(plan: Path, done: Path, tmp_path: Path) -> None:
     """Of three splits and of two seeds, whose backbones differ because they have random weights."""
-    maps = [path for path in (done.parent / "cache").glob("*.npy") if np.load(path, mmap_mode="r").ndim == 5]
-    assert len(maps) == 6  # beside them the averages that the warning for unlike images is measured on
+    maps = list((done.parent / "cache").glob("*.npy"))
+    assert len(maps) == 6
+    assert all("pooled" in np.load(path, mmap_mode="r").dtype.names for path in maps)
     before = PLAN.partition('[[row]]\nname = "DProtoNet"')[0] + '[[column]]\nname = "birds"\n'
     (tmp_path / "plan.toml").write_text(before)
     found = Benchmark(Plan.read(tmp_path / "plan.toml"), tmp_path / "out", cache=tmp_path / "cache")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import Remembered
+from torch import nn
 
 import dprotonet as dp
 from dprotonet.data.birds import Birds
@@ -135,10 +136,11 @@ def test_features_of_the_training_are_used_where_they_are_kept(
     model = dp.load(run_folder)
     whole = torch.cat([item.evidence.distances for item in split_evidence(model, train)])
     monkeypatch.setattr(passing, "default_cache", lambda: run_folder.parent / "cache")
-    backbone, seen = model.network.encoder.backbone, []
-    backbone.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
+    seen: list[int] = []
+    first = next(part for part in model.network.encoder.backbone.modules() if isinstance(part, nn.Conv2d))
+    first.register_forward_hook(lambda _, inputs, __: seen.append(len(inputs[0])))
     kept = torch.cat([item.evidence.distances for item in split_evidence(model, train)])
-    assert seen == [1, 1, 1]  # the check of three rows
+    assert seen == [1, 1, 1, 1]  # which levels there are, and the check of three rows
     torch.testing.assert_close(kept, whole, rtol=0.05, atol=0.05 * float(whole.mean()))
     assert not model.network.training
 

@@ -2,11 +2,13 @@
 
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from tests.conftest import TinyBackbone, tiny_views
+from torch import Tensor
 
 from dprotonet.errors import ComputationError
 from dprotonet.training.features import FeatureCache
@@ -80,3 +82,43 @@ def test_features_beyond_half_precision_are_refused(tmp_path: Path) -> None:
         trunk.layers[1].weight.fill_(1e7)
     with pytest.raises(ComputationError, match="half precision"):
         list(cache(tmp_path, trunk).build())
+
+
+class Told(NamedTuple):
+    """What a backbone may give: a map, and something beside it."""
+
+    feature_map: Tensor
+    brightness: Tensor
+
+
+class Telling(TinyBackbone):
+    def forward(self, images: Tensor) -> Told:  # type: ignore[override]
+        return Told(super().forward(images).half(), images.mean(dim=(2, 3)))
+
+
+def test_what_else_a_pass_tells_is_kept_beside_the_map(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    features = cache(tmp_path, Telling().eval())
+    list(features.build())
+    views = features.open()
+    torch.manual_seed(0)
+    list((plain := cache(tmp_path / "plain", TinyBackbone().eval())).build())
+    np.testing.assert_array_equal(views.features, plain.open().features)
+    for index, variant in [(0, 0), (7, 1), (14, 2)]:
+        expected = tiny_views()[index, variant].inputs.mean(dim=(1, 2)).numpy()
+        np.testing.assert_allclose(views.beside["brightness"][index, variant], expected, rtol=1e-5, atol=1e-6)
+    part = views.part([14, 3], 1)
+    assert part.beside["brightness"].shape == (2, 2, 3)
+    np.testing.assert_array_equal(part.beside["brightness"][0, 1], views.beside["brightness"][14, 1])
+    assert list(cache(tmp_path, features.backbone).build()) == [(45, 45)]  # type: ignore[arg-type]
+
+
+def test_another_kind_of_row_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    features = cache(tmp_path, Telling().eval())
+    list(features.build())
+    kept = np.load(features.path)
+    np.save(features.path, kept["feature_map"])
+    with caplog.at_level(logging.WARNING):
+        list(features.build())
+    assert "does not match" in caplog.text
+    np.testing.assert_array_equal(np.load(features.path), kept)

@@ -185,7 +185,7 @@ def test_train_says_how_much_is_missing(
     out = ["--out", str(tmp_path / "run"), "--cache", str(tmp_path / "cache")]
     assert main(["train", "--data", "birds", *words, *out]) == 2
     told = capsys.readouterr().err
-    assert "the features of 60 views: they take 0.5 MB, and 0.0 MB are free in" in told
+    assert "the features of 60 views: they take 0.8 MB, and 0.0 MB are free in" in told
     assert "--augmentations" in told
     assert not list((tmp_path / "cache").glob("*.npy*"))
     assert not (tmp_path / "run.lock").exists()

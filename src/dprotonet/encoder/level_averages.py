@@ -33,6 +33,19 @@ class Seen(NamedTuple):
     averages: Tensor
 
 
+class Kept(NamedTuple):
+    """All that is asked of a frozen backbone, in half precision, as it is kept on disk.
+
+    The feature map (B, D, h, w), averages and deviations of the levels before the trunk's last map (B, K),
+    and those of the last map (B, C) apart: all three together are the averages of `Seen`.
+    """
+
+    feature_map: Tensor
+    averages: Tensor
+    pooled: Tensor
+    deviation: Tensor
+
+
 class LevelAverages(nn.Module):
     """Images to the averages of a backbone's levels (B, Σ widths), and of deviations from them."""
 
@@ -56,6 +69,26 @@ class LevelAverages(nn.Module):
         averages = [averages_of(level) for level in (*(maps[number] for number in self.taken), last)]
         feature_map = last if joined is None else joined.of_maps([*(maps[number] for number in own), last])
         return Seen(feature_map, torch.cat(averages, dim=1))
+
+
+class SeenOnce(nn.Module):
+    """A backbone with `Kept` for its output, so that nobody has to show it the same images again."""
+
+    def __init__(self, backbone: Backbone, levels: Levels) -> None:
+        super().__init__()
+        self.look = LevelAverages(backbone, levels.taken)
+        self.last = levels.widths[-1] // 2  # channels of the last map
+
+    def forward(self, images: Tensor) -> Kept:
+        seen = self.look.seen(images)
+        averages = seen.averages.half()
+        earlier = averages.shape[1] - 2 * self.last
+        return Kept(seen.feature_map.half(), *averages.split([earlier, self.last, self.last], dim=1))
+
+
+def seen_once(backbone: Backbone, image_size: int) -> SeenOnce:
+    """What frozen features of square images are made by."""
+    return SeenOnce(backbone, every_level(backbone, image_size))
 
 
 def averages_of(level: Tensor) -> Tensor:

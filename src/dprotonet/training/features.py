@@ -1,17 +1,17 @@
 """Frozen mode: the backbone's feature maps of images and augmentations, computed once and kept on disk.
 
 The file's name is a digest of data, weights and transform, so another of any of these is another file. On
-reuse some rows are computed again and compared. Half precision: 125 KB a view for EfficientNet-Lite0.
+reuse some rows are computed again and compared. Half precision: 125 KB a view for EfficientNet-Lite0. What
+else a pass tells, if the backbone gives named tensors, stands beside the map in the same row.
 """
 
 import io
 import json
 import logging
-import math
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ _CHECKED_ROWS = 3
 _PART = 2**28  # bytes of a part at most, if that is more than a batch
 _FEWEST = 64  # parts, of many batches, so that many processes can share them
 _REMEDY = "make room, name another folder with --cache, or give fewer --augmentations"
+_MAP = "feature_map"  # among named features
 _TOLERANCE = 0.02  # of the largest value: half precision and another batch size, not another image
 
 
@@ -61,6 +62,7 @@ class Rows:
     def __init__(self, whole: np.ndarray, rows: Sequence[int], variants: int) -> None:
         self.whole, self.rows = whole, rows
         self.shape = (len(rows), variants, *whole.shape[2:])
+        self.dtype = whole.dtype
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -77,6 +79,7 @@ class FeatureViews:
     features: np.ndarray | Rows
     labels: Sequence[int]
     views: Views | None = None  # that they were computed from
+    beside: Mapping[str, np.ndarray | Rows] = field(default_factory=dict)  # what else the pass told, by name
 
     @property
     def augmentations(self) -> int | None:
@@ -84,9 +87,10 @@ class FeatureViews:
 
     def part(self, rows: Sequence[int], augmentations: int) -> "FeatureViews":
         """Some of the images, with some of their augmentations."""
-        assert isinstance(self.features, np.ndarray)
         labels = [self.labels[row] for row in rows]
-        return FeatureViews(Rows(self.features, rows, 1 + augmentations), labels, self.views)
+        features = Rows(_whole(self.features), rows, 1 + augmentations)
+        beside = {name: Rows(_whole(part), rows, 1 + augmentations) for name, part in self.beside.items()}
+        return FeatureViews(features, labels, self.views, beside)
 
     def __len__(self) -> int:
         return len(self.features)
@@ -105,9 +109,18 @@ class FeatureViews:
         return self.views.places((row, variant), size)
 
 
+def _whole(features: np.ndarray | Rows) -> np.ndarray:
+    assert isinstance(features, np.ndarray)
+    return features
+
+
 @dataclass(frozen=True)
 class FeatureCache:
-    """Makes and finds cached features of `views` under a backbone; both must stay as they are."""
+    """Makes and finds cached features of `views` under a backbone; both must stay as they are.
+
+    The backbone gives a map (B, D, h, w), or a named tuple of tensors of which `feature_map` is the map, each
+    kept in the precision that it has.
+    """
 
     folder: Path
     backbone: nn.Module
@@ -185,7 +198,11 @@ class FeatureCache:
         return self.open() if self.path.exists() and self._holds(self.path) else None
 
     def open(self) -> FeatureViews:
-        return FeatureViews(np.load(self.path, mmap_mode="r"), self.views.labels, self.views)
+        kept = np.load(self.path, mmap_mode="r")
+        if kept.dtype.names is None:
+            return FeatureViews(kept, self.views.labels, self.views)
+        beside = {name: kept[name] for name in kept.dtype.names if name != _MAP}
+        return FeatureViews(kept[_MAP], self.views.labels, self.views, beside)
 
     @cached_property
     def path(self) -> Path:
@@ -212,19 +229,20 @@ class FeatureCache:
         return Made(lambda part: batches[starts[part] : starts[part] + several], range(len(starts)))
 
     @cached_property
-    def _shape(self) -> tuple[int, ...]:
-        """Of the features of a view (D, h, w)."""
-        return self._features(self.views[0, 0].inputs.unsqueeze(0)).shape[1:]
+    def _first(self) -> np.ndarray:
+        """The features of one view, (1, D, h, w) or (1,) of named ones."""
+        return self._features(self.views[0, 0].inputs.unsqueeze(0))
 
     @property
     def _size(self) -> int:
         """Bytes of a view."""
-        return math.prod(self._shape) * np.dtype(np.float16).itemsize
+        return self._first.nbytes
 
     @property
     def _header(self) -> dict[str, Any]:
-        shape = (len(self.views), 1 + self.augmentations, *self._shape)
-        return {"descr": "<f2", "fortran_order": False, "shape": shape}
+        shape = (len(self.views), 1 + self.augmentations, *self._first.shape[1:])
+        descr = np.lib.format.dtype_to_descr(self._first.dtype)
+        return {"descr": descr, "fortran_order": False, "shape": shape}
 
     @cached_property
     def _start(self) -> int:
@@ -258,20 +276,22 @@ class FeatureCache:
             for view, batch in zip(reading(batches), batches, strict=True):
                 index, variant = batch[0]
                 file.seek(self._start + (index * (1 + self.augmentations) + variant) * self._size)
-                file.write(self._features(view.inputs).astype("<f2").tobytes())
+                file.write(self._features(view.inputs).tobytes())
                 done += len(batch)
                 yield min(done, self._views - 1), self._views
 
     @torch.inference_mode()
     def _features(self, inputs: Tensor) -> np.ndarray:
         self.backbone.eval()
-        half: np.ndarray = self.backbone(inputs.to(self.device)).half().cpu().numpy()
-        if not np.isfinite(half).all():
-            raise ComputationError(
-                "the backbone's features do not fit half precision; "
-                "train with --mode joint, or choose another backbone"
-            )
-        return half
+        found = self.backbone(inputs.to(self.device))
+        if isinstance(found, Tensor):
+            return _numbers(found.half())
+        parts = {name: _numbers(part) for name, part in found._asdict().items()}
+        kinds = [(name, part.dtype, part.shape[1:]) for name, part in parts.items()]
+        rows = np.empty(len(inputs), kinds)
+        for name, part in parts.items():
+            rows[name] = part
+        return rows
 
     def _holds(self, path: Path) -> bool:
         """Whether the file is whole and its first, middle and last rows are what the backbone gives now."""
@@ -288,10 +308,29 @@ class FeatureCache:
 
     def _same(self, kept: np.ndarray, row: int) -> bool:
         variant = row % kept.shape[1]
-        now = self._features(self.views[row, variant].inputs.unsqueeze(0))[0].astype(np.float32)
-        then = kept[row, variant].astype(np.float32)
-        gap = np.abs(now - then).max() if now.shape == then.shape else np.inf
-        return bool(gap <= _TOLERANCE * max(np.abs(now).max(), 1e-3))
+        now = self._features(self.views[row, variant].inputs.unsqueeze(0))[0]
+        then = kept[row, variant]
+        if now.dtype != then.dtype:
+            return False
+        names = now.dtype.names
+        return _alike(now, then) if names is None else all(_alike(now[name], then[name]) for name in names)
+
+
+def _numbers(found: Tensor) -> np.ndarray:
+    """As they are written, halves or singles, the smallest byte first."""
+    numbers: np.ndarray = found.cpu().numpy()
+    if not np.isfinite(numbers).all():
+        raise ComputationError(
+            "the backbone's features do not fit half precision; "
+            "train with --mode joint, or choose another backbone"
+        )
+    return numbers.astype(numbers.dtype.newbyteorder("<"), copy=False)
+
+
+def _alike(now: np.ndarray, then: np.ndarray) -> bool:
+    now, then = now.astype(np.float32), then.astype(np.float32)
+    gap = np.abs(now - then).max() if now.shape == then.shape else np.inf
+    return bool(gap <= _TOLERANCE * max(np.abs(now).max(), 1e-3))
 
 
 @contextmanager

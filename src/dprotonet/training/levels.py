@@ -22,7 +22,13 @@ _IN_A_MODEL = "encoder.backbone.projections."
 
 
 def fitted_levels(
-    backbone: nn.Module, views: Views, accelerator: Accelerator, folder: Path, *, model: Path | None = None
+    backbone: nn.Module,
+    views: Views,
+    accelerator: Accelerator,
+    folder: Path,
+    *,
+    model: Path | None = None,
+    workers: int = 0,
 ) -> Iterator[tuple[int, int]]:
     """Fit the projection to plain images of `views`, yielding (images done, images in all).
 
@@ -38,17 +44,19 @@ def fitted_levels(
         elif path.is_file():
             _put(backbone, load_tensors(path), path)
         else:
-            yield from _fit(backbone, views, accelerator)
+            yield from _fit(backbone, views, accelerator, workers)
             save_tensors(path, backbone.projections.state_dict())
     for parameter in backbone.projections.parameters():
         parameter.data.copy_(broadcast(parameter.data))
 
 
-def _fit(backbone: JoinedLevels, views: Views, accelerator: Accelerator) -> Iterator[tuple[int, int]]:
+def _fit(
+    backbone: JoinedLevels, views: Views, accelerator: Accelerator, workers: int
+) -> Iterator[tuple[int, int]]:
     total = min(backbone.joining.images, len(views))
     spread = np.linspace(0, len(views) - 1, total).round().astype(int).tolist()
     keys = [(index, 0) for index in spread]
-    batches = load(views, chunks(keys, _BATCH), workers=0)
+    batches = load(views, chunks(keys, _BATCH), workers=workers)
     for done in backbone.fit(view.inputs.to(accelerator.device) for view in batches):
         yield done, total
 

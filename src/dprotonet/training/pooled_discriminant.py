@@ -15,7 +15,7 @@ from dprotonet.training.discriminant import every_view, fisher_discriminant
 from dprotonet.training.evaluation import Predictions
 from dprotonet.training.features import FeatureViews
 from dprotonet.training.moments import ClassMoments
-from dprotonet.training.probe import pooled_blocks, pooled_features
+from dprotonet.training.probe import Pooled, predictions_of
 from dprotonet.training.views import ViewSource, chunks, load
 
 _SHRINKAGES = (0.3, 0.5, 0.7)
@@ -35,14 +35,14 @@ class PooledDiscriminant:
         return (vectors.double() @ self.weight.T + self.bias).float()
 
     def predictions(self, views: FeatureViews) -> Predictions:
-        pooled, labels = pooled_features(views, augmented=False)
-        return Predictions(self.logits(pooled), labels)
+        return predictions_of(Pooled(views, augmented=False), self.logits)
 
 
 def fit_discriminant(train: FeatureViews, val: FeatureViews, *, classes: int) -> PooledDiscriminant:
     """From the images and their augmentations; of equally good shrinkages the smallest is kept."""
-    moments = ClassMoments(classes, train.features.shape[2])
-    for vectors, names in pooled_blocks(train, augmented=True):
+    pooled = Pooled(train, augmented=True, held=0)  # read once
+    moments = ClassMoments(classes, pooled.width)
+    for vectors, names in pooled:
         moments.update(vectors, names)
     rules = [discriminant_rule(moments, shrinkage=shrinkage) for shrinkage in _SHRINKAGES]
     judged = [

@@ -1,7 +1,8 @@
 """What a network on a frozen backbone has to beat: simple classifiers of globally averaged features.
 
-A plan names one in a row, `baseline = "probe"`; the demo shows all of them. They look at the backbone's own
-last map, in the views that frozen mode caches, and choose one number on validation images.
+A plan names one in a row, `baseline = "probe"`; the demo shows all of them. They look at averages of the
+backbone's own last map, in the views that frozen mode caches and from the same pass, whatever levels networks
+join, and choose one number on validation images.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -75,11 +76,13 @@ def baseline_data(trainer: Trainer) -> Generator[Preparing, None, BaselineData]:
 
     Baselines of a fold are judged on its validation images: test images are not looked at.
     """
-    trainer = replace(trainer, config=baseline_config(trainer.config))
+    if trainer.config.training.mode != "frozen":
+        trainer = replace(trainer, config=baseline_config(trainer.config))
     config, splits = trainer.config, trainer.splits(trainer.config.data, trainer.on_scan)
     check_data(splits.train, 1)
     accelerator = build_accelerator(config.training)
     network = trainer.new_network(splits).to(accelerator.device)
+    yield from trainer.levels(network, splits.train, accelerator)
     backbone = network.encoder.backbone
     views = trainer.views(network, splits.train, augment=trainer.augment)
     train = yield from trainer.frozen(views, backbone, accelerator, config.training.augmentations)

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.transforms import Views
+from dprotonet.encoder.backbone import Backbone
+from dprotonet.encoder.level_averages import seen_once
 from dprotonet.errors import UserError
 from dprotonet.experiment.build.data import build_splits
 from dprotonet.experiment.build.training import build_augment, default_cache
@@ -97,12 +99,14 @@ def _source(model: TrainedModel, data: ImageData) -> tuple[ViewSource, DProtoNet
     network, training = model.prototyped, model.config.training
     if training.mode == "frozen":
         device, seed = network.prototype_class.device, model.config.data.data_seed
+        assert isinstance(network.encoder.backbone, Backbone)
+        seen = seen_once(network.encoder.backbone, model.config.data.image_size)
         for augment, count in (
             (build_augment(model.config.augmentation), training.augmentations),
             (None, 0),
         ):  # as of train, as of val
             views = Views(data, model.normalise, augment=augment, seed=seed)
-            kept = FeatureCache(default_cache(), network.encoder.backbone, views, count, device).kept()
+            kept = FeatureCache(default_cache(), seen, views, count, device).kept()
             if kept is not None:
                 return kept, network.without_backbone().eval()
     return Views(data, model.normalise, augment=None, seed=0), network

@@ -1,21 +1,18 @@
 """Measuring, while a run is trained, which images it knows: by features and by distances to prototypes.
 
-A frozen backbone's features are computed once, before training, and kept on disk like its feature maps. One
-that learns is looked at whenever a better model is kept.
+A frozen backbone's features are kept on disk beside its feature maps. One that learns is looked at whenever a
+better model is kept.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import torch
-from accelerate import Accelerator
 from torch import Tensor
 
-from dprotonet.data.subset import Subset
 from dprotonet.data.transforms import Views
 from dprotonet.encoder.backbone import Backbone
-from dprotonet.encoder.level_averages import LevelAverages, Levels, every_level
+from dprotonet.encoder.level_averages import Levels, every_level
 from dprotonet.experiment.runs.familiarity import Familiarity, familiarity_of, known_distances
 from dprotonet.experiment.runs.known_features import (
     MeasuredFeatures,
@@ -24,7 +21,7 @@ from dprotonet.experiment.runs.known_features import (
     measured_features,
 )
 from dprotonet.network import Network
-from dprotonet.training.features import FeatureCache, FeatureViews
+from dprotonet.training.features import FeatureViews
 from dprotonet.training.views import ViewSource
 
 
@@ -40,19 +37,11 @@ class Measuring:
     batch: int
     _measured: MeasuredFeatures | None = None
 
-    def prepare(self, cache: Path, accelerator: Accelerator, workers: int) -> Iterator[tuple[int, int]]:
-        """Of a frozen backbone: all processes look at the images now, yielding (done, images in all)."""
-        if not self.frozen:
-            return
-        found = []
-        for views in (self.train, self.val):
-            look = LevelAverages(self._backbone, self._levels.taken)
-            device = self.network.head.weight.device
-            kept = FeatureCache(cache, look, _evenly(views), 0, device, workers=workers)
-            if len(views):
-                yield from kept.build(accelerator)
-            found.append(_plain(kept.open()) if len(views) else torch.empty(0, sum(self._levels.widths)))
-        self._measured = measured_features(self._levels, *found, learned=False)
+    def take(self, train: ViewSource, val: ViewSource) -> None:
+        """Of a frozen backbone: what was seen of the images when their feature maps were made."""
+        if self.frozen:
+            found = (_averages(views, sum(self._levels.widths)) for views in (train, val))
+            self._measured = measured_features(self._levels, *found, learned=False)
 
     def familiarity(self, network: Network, val: ViewSource) -> Familiarity | None:
         """From when on images are strange now; `network` has the prototypes and takes `val` as they are."""
@@ -77,16 +66,9 @@ class Measuring:
         return every_level(self._backbone, self.image_size)
 
 
-def _evenly(views: Views) -> Views:
-    """At most as many images as Gaussians are fitted to."""
-    rows = evenly(len(views))
-    return (
-        views
-        if len(rows) == len(views)
-        else Views(Subset(views.data, rows), views.normalise, augment=None, seed=views.seed)
-    )
-
-
-def _plain(kept: FeatureViews) -> Tensor:
-    """The averages (N, ΣC)."""
-    return torch.stack([kept[index, 0].inputs for index in range(len(kept))])
+def _averages(views: ViewSource, width: int) -> Tensor:
+    """The averages (N, ΣC) of the plain images, of at most as many as Gaussians are fitted to."""
+    assert isinstance(views, FeatureViews)
+    kept = [views.beside[name] for name in ("averages", "pooled", "deviation")]
+    rows = [np.concatenate([part[row, 0] for part in kept]) for row in evenly(len(views))]
+    return torch.from_numpy(np.stack(rows)).float() if rows else torch.empty(0, width)

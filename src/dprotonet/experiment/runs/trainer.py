@@ -18,6 +18,7 @@ from dprotonet.data.base import ImageData, Splits
 from dprotonet.data.subset import Subset
 from dprotonet.data.transforms import Augment, Views
 from dprotonet.encoder.backbone import Backbone
+from dprotonet.encoder.level_averages import seen_once
 from dprotonet.encoder.regions import Parts
 from dprotonet.encoder.shaping import Shaping
 from dprotonet.encoder.stages import divided
@@ -140,8 +141,7 @@ class Trainer:
         engine = yield from self.engine(network, splits, accelerator)
         self._resume_or_start(engine, folder, splits)
         measuring = self._measuring(network, splits)
-        for done, total in measuring.prepare(self.cache, accelerator, self.config.training.workers):
-            yield Preparing("features", done, total)
+        measuring.take(engine.train_views, engine.val_views)
         writer = RunWriter(
             self.config, folder, network, splits.train, engine, measuring, _data_digest(splits)
         )
@@ -224,7 +224,7 @@ class Trainer:
         network.to(accelerator.device)
         if training.mode == "joint":
             lay_out(network.encoder.backbone, training.memory_format, accelerator.device)
-        yield from self._levels(network, splits.train, accelerator)
+        yield from self.levels(network, splits.train, accelerator)
         train_views = self.views(network, splits.train, augment=self.augment)
         val_views = self.views(network, splits.val)
         sources: tuple[ViewSource, ViewSource] = (train_views, val_views)
@@ -292,11 +292,18 @@ class Trainer:
             recompute(halves.rest, True)
         return halves.first, network.with_backbone(halves.rest)
 
-    def _levels(self, network: Network, data: ImageData, accelerator: Accelerator) -> Iterator[Preparing]:
+    def levels(self, network: Network, data: ImageData, accelerator: Accelerator) -> Iterator[Preparing]:
         """Fit what joins levels of the backbone; to the images of all folds, so that they share features."""
         views = self.views(network, data.whole if isinstance(data, Subset) else data)
         model = self.out / "model.safetensors" if self.resume else None
-        for step in fitted_levels(network.encoder.backbone, views, accelerator, self.cache, model=model):
+        for step in fitted_levels(
+            network.encoder.backbone,
+            views,
+            accelerator,
+            self.cache,
+            model=model,
+            workers=self.config.training.workers,
+        ):
             yield Preparing("levels", *step)
 
     @property
@@ -337,7 +344,7 @@ class Trainer:
             views = Views(part.whole, views.normalise, augment=self.augment, seed=views.seed)
         cache = FeatureCache(
             self.cache,
-            first,
+            self.seen(first),
             views,
             augmentations if part is None else self.config.training.augmentations,
             accelerator.device,
@@ -350,6 +357,13 @@ class Trainer:
             yield Preparing("features", done, total)
         features = cache.open()
         return features if part is None else features.part(part.indices, augmentations)
+
+    def seen(self, first: nn.Module) -> nn.Module:
+        """What is kept of a pass of `first`: of a whole backbone, which rests, all that anybody will ask."""
+        if self.config.training.mode != "frozen":
+            return first
+        assert isinstance(first, Backbone)
+        return seen_once(first, self.config.data.image_size)
 
 
 def _data_digest(splits: Splits) -> list[str]:
