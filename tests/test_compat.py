@@ -52,6 +52,36 @@ def test_the_guard_itself_imports_nothing_heavy() -> None:
     assert result.stdout.strip() == "[]"
 
 
+def test_the_compiler_of_torch_is_imported_when_it_is_asked_for_and_not_before() -> None:
+    result = _run("""
+import sys, dprotonet, timm, torchvision
+assert not [name for name in sys.modules if name.startswith("torch._dynamo")]
+roi_align = sys.modules["torchvision.ops.roi_align"]
+assert type(roi_align.__spec__.loader) is type(torchvision.__spec__.loader)
+found = roi_align.is_compile_supported("cpu")
+import torch._dynamo
+assert found == torch._dynamo.utils.is_compile_supported("cpu")
+assert torch._dynamo.config.cache_size_limit > 0
+""")
+    assert result.returncode == 0, result.stderr
+
+
+def test_whoever_wants_more_of_the_compiler_meanwhile_gets_the_real_one(tmp_path: Path) -> None:
+    """As another version of torchvision might, or another thread."""
+    package = tmp_path / "torchvision"
+    (package / "ops").mkdir(parents=True)
+    (package / "__init__.py").write_text("from . import ops", encoding="utf-8")
+    (package / "ops" / "__init__.py").write_text("from . import roi_align", encoding="utf-8")
+    wanted = "from torch._dynamo.utils import is_compile_supported, counters\nimport torch._dynamo.config"
+    (package / "ops" / "roi_align.py").write_text(wanted, encoding="utf-8")
+    code = """
+import dprotonet, torchvision, torch._dynamo
+assert torchvision.ops.roi_align.counters is torch._dynamo.utils.counters
+"""
+    result = _run(code, path=str(tmp_path))
+    assert result.returncode == 0, result.stderr
+
+
 MATCHING = {  # a torchvision whose compiled part registers its operators, as in every matching pair of wheels
     "__init__.py": "from . import extension, _meta_registrations",
     "extension.py": """
