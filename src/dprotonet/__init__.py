@@ -59,6 +59,11 @@ _HOME = {
     "CAM": "dprotonet.interpretation.cam",
     "Rise": "dprotonet.interpretation.rise",
     "similarity_maps": "dprotonet.experiment.api",
+    "explainer": "dprotonet.experiment.image_explainer",
+    "ExplainedImage": "dprotonet.experiment.image_explainer",
+    "ImageExplainer": "dprotonet.experiment.image_explainer",
+    "save_fiftyone": "dprotonet.experiment.integrations",
+    "log_mlflow": "dprotonet.experiment.integrations",
     "Task": "dprotonet.interpretation.task",
     # nodes: what is explained
     "ClassNode": "dprotonet.interpretation.nodes",
@@ -94,11 +99,13 @@ __all__ = [  # spelt out for type checkers; the same names as _HOME
     "EpochDone",
     "EvidenceItem",
     "ExplainedFindings",
+    "ExplainedImage",
     "ExplainedPrediction",
     "ExplainingConfig",
     "Explanation",
     "Finding",
     "Findings",
+    "ImageExplainer",
     "Model",
     "ModuleNode",
     "NetworkConfig",
@@ -122,12 +129,15 @@ __all__ = [  # spelt out for type checkers; the same names as _HOME
     "__version__",
     "build_network",
     "classifier",
+    "explainer",
     "load",
+    "log_mlflow",
     "main",
     "open_data",
     "preset",
     "read_image",
     "saliency",
+    "save_fiftyone",
     "similarity_maps",
     "train",
 ]
@@ -151,6 +161,8 @@ if TYPE_CHECKING:
     from dprotonet.experiment.explaining.explain import ExplainedPrediction
     from dprotonet.experiment.explaining.explain_findings import ExplainedFindings
     from dprotonet.experiment.explaining.saliency import Saliency, saliency
+    from dprotonet.experiment.image_explainer import ExplainedImage, ImageExplainer, explainer
+    from dprotonet.experiment.integrations import log_mlflow, save_fiftyone
     from dprotonet.experiment.model import Model
     from dprotonet.experiment.runs.choose_mode import Trial
     from dprotonet.experiment.runs.trainer import Preparing

@@ -70,22 +70,35 @@ def test_a_silent_hub_leaves_its_cache(tmp_path: Path) -> None:
     repository = tmp_path / "cache" / "models--some--one"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text("abc")
-    (repository / "snapshots" / "abc").mkdir(parents=True)
-    assert model_folder("some/one") == repository / "snapshots" / "abc"
+    snapshot = repository / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    with pytest.raises(
+        UserError, match=r"no model of dprotonet, or its download ended half-way: config\.toml"
+    ):
+        model_folder("some/one")
+    for file in hub.NEEDED:
+        (snapshot / file).write_text("")
+    assert model_folder("some/one") == snapshot
 
 
-def test_settings_reach_the_hub_and_its_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_reach_the_hub_and_its_refusal_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hub, "_silence", str)
     given: dict[str, Any] = {}
+    place = tmp_path / "there"
+    place.mkdir()
+    for file in hub.NEEDED:
+        (place / file).write_text("")
 
     def download(name: str, **settings: Any) -> str:
         given.update(settings)
-        return "there"
+        return str(place)
 
     monkeypatch.setattr(hub, "snapshot_download", download)
     wanted = {"revision": "v1", "cache_dir": "c", "force_download": True, "token": "t"}
-    assert model_folder("some/one", **wanted) == Path("there")  # type: ignore[arg-type]
-    assert given == {**wanted, "local_files_only": False}
+    assert model_folder("some/one", **wanted) == place  # type: ignore[arg-type]
+    assert given == {**wanted, "local_files_only": False, "allow_patterns": list(hub.FETCHED)}
     monkeypatch.setattr(hub, "snapshot_download", failing(RuntimeError("404, not found.\nRequest ID: 1")))
     with pytest.raises(UserError, match="from the hub: 404, not found; give") as raised:
         model_folder("some/one")

@@ -31,7 +31,7 @@ COMMANDS = {
     "quality": "measure a run's prototypes: overlap, parts, consistency, stability, purity, duplicates",
     "benchmark": "train and evaluate a whole table of networks, data sets and seeds",
     "reproduce": "run the paper's tables and figures and show our numbers beside the paper's",
-    "import": "make a run folder of the state dict of an original ProtoPNet",
+    "import": "make a run folder of a ProtoPNet, TesNet, ST-ProtoPNet, PIP-Net or CaBRNet model",
     "report": "write accuracy, explanations and prototypes of a run into one HTML file",
     "data": "check a data set: counts, sizes, truth, broken and missing files, leaks",
     "prototypes": "list a run's prototypes by class: purity, how often they decide, duplicates",
@@ -41,6 +41,7 @@ COMMANDS = {
     "familiarity": "set the threshold at which `predict` warns of an image unlike the training images",
     "calibrate": "fit the temperature that makes the probabilities of `predict` true",
     "export": "write a run as an ONNX file or a torch.export program, with its evidence",
+    "push": "upload a run to the Hugging Face hub, with a model card",
     "serve": "show a trained run as a page in the browser, and as an API",
     "demo": "train, evaluate and explain a DProtoNet on the built-in birds, in minutes",
 }

@@ -25,15 +25,35 @@ from dprotonet.experiment.settings.idle_settings import check_idle
 from dprotonet.experiment.settings.plain_settings import absolute, names_of, with_settings
 from dprotonet.experiment.settings.recipes import final_config
 from dprotonet.experiment.trained.classifier import Classifier
+from dprotonet.experiment.transfer.hub import model_folder
 from dprotonet.interpretation.prototype_maps import PrototypeMaps
 from dprotonet.training.events import Event
 
 OnEvent = Callable[[Preparing | Event | Trial], bool | None]
 
 
-def load(folder: str | PathLike[str], *, device: str | None = None) -> Model:
-    """A trained model from its run folder, on `device` (the CPU unless named)."""
-    return Model.load(folder, device=device, several_labels=True)
+def load(
+    folder: str | PathLike[str],
+    *,
+    device: str | None = None,
+    revision: str | None = None,
+    cache_dir: str | PathLike[str] | None = None,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+) -> Model:
+    """A trained model from its run folder, or of the Hugging Face hub by its name `OWNER/NAME`.
+
+    A folder of that name wins; `hub:OWNER/NAME` is always the hub's, and `revision` a branch, tag or commit
+    of it. It comes on `device` (the CPU unless named). No code of a repository is run.
+    """
+    place = model_folder(
+        folder,
+        revision=revision,
+        cache_dir=None if cache_dir is None else Path(cache_dir),
+        local_files_only=local_files_only,
+        token=token,
+    )
+    return Model.load(place, device=device, several_labels=True)
 
 
 def classifier(name: str | PathLike[str], *, device: str | torch.device | None = None) -> Classifier:
