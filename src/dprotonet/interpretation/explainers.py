@@ -98,7 +98,7 @@ EXPLAINERS: dict[str, ExplainerEntry] = {
     "mdm": ExplainerEntry(
         "mdm:MDM",
         "MDM decoder",
-        "44 passes",
+        "24 passes",
         "probability",
         needs=("gradient",),
         takes=("preset",),
