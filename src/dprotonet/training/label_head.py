@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dprotonet.inference.several_labels import LabelHead
 
-RIDGE = 3e-3  # on weights of scores of unit spread; not tuned, benchmarks/labels.py tries others
+RIDGE = 3e-3  # on weights of scores of unit spread; not tuned, see docs/labels.md
 FITTED = 50_000  # images at most, evenly spread
 _STEPS = 400
 
