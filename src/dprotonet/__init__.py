@@ -64,6 +64,8 @@ _HOME = {
     "ImageExplainer": "dprotonet.experiment.image_explainer",
     "save_fiftyone": "dprotonet.experiment.integrations",
     "log_mlflow": "dprotonet.experiment.integrations",
+    # in scikit-learn, with the extra sklearn
+    "ImageClassifier": "dprotonet.experiment.estimator",
     "Task": "dprotonet.interpretation.task",
     # nodes: what is explained
     "ClassNode": "dprotonet.interpretation.nodes",
@@ -105,6 +107,7 @@ __all__ = [  # spelt out for type checkers; the same names as _HOME
     "Explanation",
     "Finding",
     "Findings",
+    "ImageClassifier",
     "ImageExplainer",
     "Model",
     "ModuleNode",
@@ -158,6 +161,7 @@ if TYPE_CHECKING:
     from dprotonet.errors import UserError
     from dprotonet.experiment.api import classifier, load, open_data, similarity_maps, train
     from dprotonet.experiment.build.network import build_network
+    from dprotonet.experiment.estimator import ImageClassifier
     from dprotonet.experiment.explaining.explain import ExplainedPrediction
     from dprotonet.experiment.explaining.explain_findings import ExplainedFindings
     from dprotonet.experiment.explaining.saliency import Saliency, saliency
