@@ -23,6 +23,7 @@ RUN_ELSEWHERE = {
     "README.md": "test_readme.py",
     "export.md": "test_onnx_model.py",
     "decoder.md": "test_decoder_page.py",
+    "labels.md": "test_several_labels.py",
     "recipes.md": "test_examples.py",
     INSIDE: "test_how_to_add.py",
 }

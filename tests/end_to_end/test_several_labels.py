@@ -2,6 +2,8 @@
 
 import csv
 import json
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,16 @@ def test_explain_makes_one_sheet(place: Path, tmp_path: Path, capsys: pytest.Cap
         assert all((folder / name).is_file() for row in one["rows"] for name in row["files"].values())
     assert main([*asked, "--label", "wing bar"]) == 0
     assert "wing bar" in capsys.readouterr().out
+
+
+def test_the_python_of_the_page_runs(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "labels.md"
+    shutil.copytree(place / "run", tmp_path / "runs" / "chest")
+    shutil.copy(place / "data/0.png", tmp_path / "image.png")
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    exec(code, {})
+    assert Image.open("sheet.png").size > (100, 100)
 
 
 def test_a_group_of_rows_for_each_label(place: Path) -> None:

@@ -283,7 +283,7 @@ class Engine:
 
     def fit_head(self) -> None:
         """Where images have several labels: weights and biases of the head, by the scores as they are."""
-        head = self.network.head
+        head = getattr(self.network, "head", None)
         if isinstance(head, LabelHead):
             found = self._scores(self.train_views)
             some = torch.arange(0, len(found), -(-len(found) // FITTED))
