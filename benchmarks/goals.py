@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 from bench import machine
-from predict_many import BARE, BATCH, command, photographs, table
+from predict_many import BARE, BATCH, command, not_broken, photographs, table
 from starting import until_served
 from timing import say, tell
 
@@ -76,7 +76,7 @@ def serve(given: Path) -> dict[str, Any]:
 def bare_speed(given: Path, images: Path) -> float:
     """Images a second of the network on decoded images, with as many threads as torch takes."""
     model = TrainedModel.load(given)
-    whole = sorted(images.rglob("*.jpg"))
+    whole = not_broken(images)
     inputs = [model.inputs(paths) for paths in batches_of(whole[: BARE * BATCH], BATCH)]
     model.network(inputs[0])  # the first is slower
     begun = time.perf_counter()

@@ -51,6 +51,10 @@ def photographs(folder: Path, options: argparse.Namespace) -> int:
     return broken
 
 
+def not_broken(images: Path) -> list[Path]:
+    return [path for path in sorted(images.rglob("*.jpg")) if int(path.stem) % 997 != 500]
+
+
 def command(options: argparse.Namespace, *more: str | Path) -> list[str]:
     return [sys.executable, "-m", "dprotonet", "predict", str(options.run), *map(str, more)]
 
@@ -63,7 +67,7 @@ def table(options: argparse.Namespace, images: Path, out: Path) -> list[str]:
 def bare_seconds(options: argparse.Namespace, images: Path) -> float:
     """CPU seconds that the network takes for one image, decoded and normalised."""
     model = TrainedModel.load(options.run)
-    whole = [path for path in sorted(images.rglob("*.jpg")) if int(path.stem) % 997 != 500]
+    whole = not_broken(images)
     inputs = [model.inputs(paths) for paths in batches_of(whole[: BARE * BATCH], BATCH)]
     model.network(inputs[0])  # the first is slower
     begun = time.process_time()
