@@ -58,7 +58,7 @@ class Occlusion(_HiddenParts):
     """How far the node falls while a window hides a pixel, the mean over windows (Zeiler and Fergus, 2014).
 
     `windows` × `windows` places, evenly spread, each a `share` of either side: by default neighbours overlap
-    by half, and 1 + 169 passes an image.
+    by half, and 1 + 169 passes per image.
     """
 
     preset = "occlusion"

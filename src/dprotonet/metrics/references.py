@@ -25,7 +25,7 @@ def towards(
 ) -> Areas:
     """Deletion to, and insertion from, references of the images' shape (N, C, H, W); maps (N, H, W).
 
-    Costs twice the protocol's steps and one, 58 passes an image by default. The blur and the space of the
+    Costs twice the protocol's steps and one, 58 passes per image by default. The blur and the space of the
     protocol play no part.
     """
     if references.shape != images.shape:
